@@ -1,0 +1,110 @@
+"""What all commands share: their common flags, the config behind the words, and `--json`."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from ctt.config.arguments import parse_arguments
+from ctt.config.error import InputError
+from ctt.config.load import read_config_file
+from ctt.config.schema import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonArguments:
+    """Flags of every command."""
+
+    json: Path | None = None
+    """Also write what is printed to this file, as JSON."""
+    debug: bool = False
+    """Show tracebacks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataPlace:
+    """Where the data are."""
+
+    dir: str | None = None
+    """Folder that holds prepared TFDS data sets. None: the one that the run was trained with."""
+
+
+ConfigFile = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="CONFIG")]
+RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+FlatConfig = Annotated[Config, tyro.conf.arg(name="")]
+
+
+def find_config_file(words: Sequence[str]) -> Path | None:
+    """Return the config file among the words of a command, or None.
+
+    Args:
+        words: the words after the command's name.
+    """
+    for word in words:
+        if word.endswith(".py") and not word.startswith("-"):
+            return Path(word)
+    return Path(words[0]) if words and not words[0].startswith("-") else None
+
+
+def find_value(words: Sequence[str], flag: str) -> str | None:
+    """Return the value of a flag among the words of a command, or None.
+
+    Args:
+        words: the words after the command's name.
+        flag: the flag, such as ``--resume``.
+    """
+    for word, following in zip(words, [*words[1:], None], strict=True):
+        if word == flag:
+            return following
+        if word.startswith(flag + "="):
+            return word.partition("=")[2]
+    return None
+
+
+def default_config(words: Sequence[str], *, command: str) -> Config:
+    """Return the config that the other words override.
+
+    Args:
+        words: the words after the command's name.
+        command: the command's name, for messages.
+
+    Raises:
+        InputError: there is no config file among the words, or it cannot be used.
+    """
+    path = find_config_file(words)
+    if path is not None:
+        return read_config_file(path)
+    if "--help" in words or "-h" in words:
+        return Config()
+    raise InputError(f"`ctt {command}` needs a config file, such as: ctt {command} configs/digits_vit.py")
+
+
+def parse(cls: type, words: Sequence[str], *, default: Any, command: str, description: str | None) -> Any:
+    """Parse the words of a command.
+
+    Args:
+        cls: the dataclass of its arguments.
+        words: the words after the command's name.
+        default: the values that words override.
+        command: the command's name.
+        description: what its help says first.
+
+    Raises:
+        InputError: see `ctt.config.arguments.parse_arguments`.
+    """
+    return parse_arguments(cls, list(words), default=default, prog=f"ctt {command}", description=description)
+
+
+def write_json(path: Path | None, values: dict[str, Any]) -> None:
+    """Write what a command printed, if asked for.
+
+    Args:
+        path: the file, or None.
+        values: JSON values.
+    """
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values, indent=2) + "\n")

@@ -1,0 +1,63 @@
+"""Show what a config is, without running it: parameters, substeps, FLOPs, memory.
+
+ctt info configs/cifar10_vit.py --splitting.scheme strang
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ctt.cli.command import CommonArguments, ConfigFile, FlatConfig, default_config, parse, write_json
+from ctt.config.resolve import resolve_config
+from ctt.config.schema import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfoArguments(CommonArguments):
+    """Arguments of ``ctt info``."""
+
+    config_file: ConfigFile = None
+    """Config file."""
+    config: FlatConfig = field(default_factory=Config)
+
+
+def run(words: list[str]) -> int:
+    """Print the footprint of a config.
+
+    Args:
+        words: the words after ``ctt info``.
+
+    Returns:
+        The exit status.
+    """
+    default = InfoArguments(config=default_config(words, command="info"))
+    arguments = parse(InfoArguments, words, default=default, command="info", description=__doc__)
+    config = resolve_config(arguments.config)
+
+    from ctt.reports.footprint import measure_footprint
+
+    footprint = measure_footprint(config)
+    _print_footprint(config, footprint)
+    write_json(arguments.json, footprint)
+    return 0
+
+
+def _print_footprint(config: Config, footprint: dict[str, Any]) -> None:
+    table = Table(title=config.name, show_header=False)
+    for key, value in footprint.items():
+        if isinstance(value, dict):
+            for name, part in value.items():
+                table.add_row(f"  {name}", _format(key, part))
+        else:
+            table.add_row(key.replace("_", " "), _format(key, value))
+    Console().print(table)
+
+
+def _format(key: str, value: Any) -> str:
+    if key.endswith("bytes"):
+        return f"{value / 2**20:,.1f} MiB"
+    if key.endswith("flops"):
+        return f"{value / 1e9:,.3f} GFLOP"
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)

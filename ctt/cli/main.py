@@ -1,0 +1,100 @@
+"""``ctt COMMAND``: dispatch, exit statuses, and messages without tracebacks."""
+
+import importlib
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import ctt
+from ctt.config.error import InputError, suggest
+
+COMMANDS = {
+    "train": "train a model: ctt train CONFIG [--field.sub value ...] [--out DIR] [--resume DIR]",
+    "eval": "loss and accuracy of a run: ctt eval RUN [--split test]",
+    "predict": "classes of image files: ctt predict RUN IMAGE...",
+    "info": "parameters, FLOPs and memory without running: ctt info CONFIG [--field.sub value ...]",
+}
+"""Commands, each a module of this package with a function `run`, and what the help says of them."""
+
+_STATUS_FAILED, _STATUS_INPUT, _STATUS_TERMINATED = 1, 2, 143
+
+
+def usage() -> str:
+    """Return the help of ``ctt`` itself."""
+    lines = [f"  {name:<9}{text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: ctt COMMAND ...",
+            "",
+            "Train Transformers as controlled dynamical systems.",
+            "",
+            *lines,
+            "",
+            "ctt COMMAND --help shows every field with its default and meaning.",
+            "Every command takes --json FILE (write there what is printed) and --debug (show tracebacks).",
+            "Exit status: 0 done, 1 a check does not hold, 2 wrong input, 130 or 143 interrupted after a checkpoint.",
+        ]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: the words after ``ctt``; None: those of the process.
+
+    Returns:
+        The exit status.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if words else _STATUS_INPUT
+    if words[0] in ("-V", "--version"):
+        print(f"ctt {ctt.__version__}")
+        return 0
+    name, rest = words[0], words[1:]
+    if name not in COMMANDS:
+        return _fail(f"ctt: `{name}` is not a command: {suggest(name, COMMANDS)}.", _STATUS_INPUT)
+    return _run(name, rest)
+
+
+def _run(name: str, words: list[str]) -> int:
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return importlib.import_module(f"ctt.cli.{name}").run(words)
+    except InputError as error:
+        if "--debug" in words:
+            raise
+        return _fail(f"ctt {name}: {error}", _STATUS_INPUT)
+    except KeyboardInterrupt:
+        return _fail(f"ctt {name}: interrupted.", 128 + signal.SIGINT)
+    except OSError as error:
+        if "--debug" in words:
+            raise
+        place = f" (`{error.filename}`)" if error.filename else ""
+        return _fail(
+            f"ctt {name}: {error.strerror or error}{place}. Check the path, its permissions and the free space.",
+            _STATUS_INPUT,
+        )
+    except Exception as error:
+        # Known only after the command's heavy imports, hence told apart by what they carry.
+        status = getattr(error, "exit_status", None)
+        if status is None or "--debug" in words:
+            raise
+        return _fail(f"ctt {name}: {error}", status)
+
+
+def _terminate(signum: int, frame: FrameType | None) -> None:
+    del signum, frame
+    sys.exit(_STATUS_TERMINATED)
+
+
+def _fail(message: str, status: int) -> int:
+    print(message, file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

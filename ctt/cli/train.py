@@ -1,0 +1,84 @@
+"""Train a model.
+
+CONFIG is a Python file with get_config(); every field of it can be overridden:
+  ctt train configs/digits_vit.py --splitting.scheme strang --model.width 96 --seed 3
+  ctt train --resume runs/digits_vit
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ctt.cli.command import (
+    CommonArguments,
+    ConfigFile,
+    FlatConfig,
+    default_config,
+    find_config_file,
+    find_value,
+    parse,
+    write_json,
+)
+from ctt.config.resolve import resolve_config
+from ctt.config.schema import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainArguments(CommonArguments):
+    """Arguments of ``ctt train``."""
+
+    config_file: ConfigFile = None
+    """Config file; may be left out with --resume."""
+    out: Path | None = None
+    """Run directory, new or empty. None: the first free one of runs/NAME, runs/NAME-2, ..."""
+    resume: Path | None = None
+    """Run directory to go on with, from its newest checkpoint."""
+    config: FlatConfig = field(default_factory=Config)
+
+
+def run(words: list[str]) -> int:
+    """Train, and print the summary.
+
+    Args:
+        words: the words after ``ctt train``.
+
+    Returns:
+        The exit status.
+    """
+    resume = find_value(words, "--resume")
+    if resume is not None and find_config_file(words) is None:
+        from ctt.training.run import RunDirectory
+
+        default = RunDirectory(resume).read_config()
+    else:
+        default = default_config(words, command="train")
+    arguments = parse(
+        TrainArguments, words, default=TrainArguments(config=default), command="train", description=__doc__
+    )
+    config = resolve_config(arguments.config)
+
+    # Imported late, so that help and refusals do not wait for jax.
+    from ctt.config.error import InputError
+    from ctt.training.loop import train
+    from ctt.training.progress import build_reporter
+    from ctt.training.run import free_directory
+
+    if arguments.resume is not None and arguments.out is not None and arguments.out != arguments.resume:
+        raise InputError("Give --resume DIR or --out DIR, not both: a resumed run goes on in its own folder.")
+    out = arguments.resume or arguments.out or free_directory(config.name or "run")
+    summary = train(config, out=out, resume=arguments.resume is not None, reporter=build_reporter())
+    _print_summary(config, summary, out)
+    write_json(arguments.json, {**summary, "run": str(out)})
+    return 0
+
+
+def _print_summary(config: Config, summary: dict[str, Any], out: Path) -> None:
+    table = Table(title=f"{config.name} ({config.splitting.scheme} + {config.splitting.substep})", show_header=False)
+    for key, value in summary.items():
+        table.add_row(key, f"{value:,.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value}")
+    console = Console()
+    console.print(table)
+    console.print(f"Run directory: {out}. Measure it again by: ctt eval {out}", highlight=False, soft_wrap=True)

@@ -1,0 +1,42 @@
+"""What is run: frozen dataclasses, free of jax, so that ``ctt --help`` answers at once.
+
+* `schema`: the dataclasses; the docstring under a field is its help text.
+* `name`: the names that the command line offers (schemes, bases, methods).
+* `dataset`: facts about known data sets.
+* `load`: config files; `arguments`: command-line words; `resolve`: derived fields and checks.
+* `serialize`: `config.json` of a run directory.
+* `error`: `InputError`, the one exception for wrong input.
+"""
+
+from ctt.config.error import InputError
+from ctt.config.load import load_config
+from ctt.config.resolve import resolve_config
+from ctt.config.schema import (
+    Config,
+    ControlsConfig,
+    DataConfig,
+    GradientConfig,
+    ModelConfig,
+    NormalizationConfig,
+    OptimizerConfig,
+    SplittingConfig,
+    TrainingConfig,
+)
+from ctt.config.serialize import config_from_dict, config_to_dict
+
+__all__ = [
+    "Config",
+    "ControlsConfig",
+    "DataConfig",
+    "GradientConfig",
+    "InputError",
+    "ModelConfig",
+    "NormalizationConfig",
+    "OptimizerConfig",
+    "SplittingConfig",
+    "TrainingConfig",
+    "config_from_dict",
+    "config_to_dict",
+    "load_config",
+    "resolve_config",
+]

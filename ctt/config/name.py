@@ -1,0 +1,33 @@
+"""The names that the command line offers, declared without importing jax.
+
+The folders that implement a name look it up in a table keyed by these strings; a test holds
+that each table has exactly the names declared here.
+"""
+
+from typing import Literal, get_args
+
+SchemeName = Literal["lie", "lie_reversed", "strang"]
+SubstepName = Literal["euler", "midpoint"]
+PlacementName = Literal["pre", "post"]
+AffineName = Literal["elementwise", "none"]
+ActivationName = Literal["relu", "gelu", "gelu_tanh"]
+AttentionBiasName = Literal["query", "key", "value", "output"]
+BasisName = Literal["piecewise_constant"]
+GradientMethodName = Literal["store", "remat"]
+ModelName = Literal["vit"]
+PositionName = Literal["learned", "sincos"]
+PoolingName = Literal["cls", "mean"]
+OptimizerName = Literal["adamw"]
+DtypeName = Literal["float32", "bfloat16", "float64"]
+SplitName = Literal["train", "val", "test"]
+
+SCHEMES: tuple[str, ...] = get_args(SchemeName)
+SUBSTEPS: tuple[str, ...] = get_args(SubstepName)
+PLACEMENTS: tuple[str, ...] = get_args(PlacementName)
+ACTIVATIONS: tuple[str, ...] = get_args(ActivationName)
+BASES: tuple[str, ...] = get_args(BasisName)
+GRADIENT_METHODS: tuple[str, ...] = get_args(GradientMethodName)
+MODELS: tuple[str, ...] = get_args(ModelName)
+POSITIONS: tuple[str, ...] = get_args(PositionName)
+OPTIMIZERS: tuple[str, ...] = get_args(OptimizerName)
+SPLITS: tuple[str, ...] = get_args(SplitName)

@@ -1,0 +1,102 @@
+"""Bases in time: ``theta(t) = sum_k phi_k(t) theta_k`` (MATH.md section 6)."""
+
+import abc
+from dataclasses import dataclass
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from ctt.config.error import InputError
+from ctt.typing import Array, Float, PyTree, Time
+
+T = TypeVar("T", bound=PyTree)
+
+
+@dataclass(frozen=True)
+class Basis(abc.ABC):
+    """A basis of functions of time on [0, horizon].
+
+    Attributes:
+        num_coefficients: number of basis functions, and length of axis 0 of every coefficient.
+        horizon: final time.
+    """
+
+    num_coefficients: int
+    horizon: float
+
+    @abc.abstractmethod
+    def weights(self, t: Time) -> Float[Array, " num_coefficients"]:
+        """Return ``phi_k(t)`` for every k.
+
+        Args:
+            t: time in [0, horizon].
+        """
+
+    @abc.abstractmethod
+    def steps_per_slice(self, steps: int) -> int:
+        """Return over how many consecutive steps one slice of axis 0 is the control.
+
+        Args:
+            steps: number of time steps on [0, horizon].
+
+        Raises:
+            InputError: the knots and the steps do not fit.
+        """
+
+
+class PiecewiseConstant(Basis):
+    """The indicator functions of `num_coefficients` equal intervals.
+
+    One coefficient a step is the ordinary Transformer, whose layers have weights of their own;
+    one coefficient in all ties the weights of all layers.
+    """
+
+    def weights(self, t: Time) -> Float[Array, " num_coefficients"]:
+        """Return the indicator of the interval that holds `t`, closed on the left.
+
+        Args:
+            t: time in [0, horizon]; the horizon itself belongs to the last interval.
+        """
+        index = jnp.floor(jnp.asarray(t) * self.num_coefficients / self.horizon).astype(int)
+        return jax.nn.one_hot(jnp.clip(index, 0, self.num_coefficients - 1), self.num_coefficients)
+
+    def steps_per_slice(self, steps: int) -> int:
+        """Return ``steps / num_coefficients``.
+
+        Args:
+            steps: number of time steps on [0, horizon].
+
+        Raises:
+            InputError: `num_coefficients` does not divide `steps`.
+        """
+        if steps % self.num_coefficients:
+            raise InputError(
+                f"`controls.knots` must divide `splitting.steps` = {steps}, got {self.num_coefficients}. "
+                "Set one of them in the config file or on the command line."
+            )
+        return steps // self.num_coefficients
+
+
+BASES: dict[str, type[Basis]] = {"piecewise_constant": PiecewiseConstant}
+"""Bases by name."""
+
+
+def evaluate_controls(basis: Basis, coefficients: T, t: Time) -> T:
+    """Return the controls at a time, ``theta(t) = sum_k phi_k(t) theta_k``.
+
+    Args:
+        basis: the functions ``phi_k``.
+        coefficients: pytree of arrays `[num_coefficients, ...]`.
+        t: time in [0, horizon].
+
+    Returns:
+        The same pytree with axis 0 contracted.
+
+    Example:
+        >>> basis = PiecewiseConstant(num_coefficients=2, horizon=1.0)
+        >>> float(evaluate_controls(basis, jnp.array([3.0, 5.0]), 0.75))
+        5.0
+    """
+    phi = basis.weights(t)
+    return jax.tree.map(lambda theta: jnp.tensordot(phi.astype(theta.dtype), theta, axes=1), coefficients)

@@ -1,0 +1,47 @@
+"""The one entry point that loads a data set, whichever its source."""
+
+from collections.abc import Callable
+
+from ctt.config.schema import DataConfig
+from ctt.data.dataset import Dataset
+from ctt.data.digits import read_digits
+from ctt.data.holdout import hold_out
+from ctt.data.prepared import read_prepared
+from ctt.data.requirement import require_resolved
+
+
+def load_dataset(config: DataConfig, progress: Callable[[int, int], None] | None = None) -> Dataset:
+    """Load a data set into memory and hold its validation split out.
+
+    `digits` comes with scikit-learn; every other name is a prepared set of TensorFlow Datasets,
+    read without TensorFlow.
+
+    Args:
+        config: resolved data configuration.
+        progress: called with the number of images decoded so far and in all, now and then (not at
+            all for `digits`, which are read in an instant).
+
+    Returns:
+        The splits, the names of the classes and the fingerprint.
+
+    Raises:
+        InputError: the set is unknown, neither prepared nor downloadable, damaged, or it does not
+            fit the configuration.
+
+    Example:
+        >>> from ctt.config.schema import DataConfig
+        >>> config = DataConfig(name="digits", image_shape=(8, 8, 1), num_classes=10, val_size=180)
+        >>> data = load_dataset(config)
+        >>> len(data.train), len(data.val), len(data.test)
+        (1257, 180, 360)
+    """
+    val_size = require_resolved(config.val_size, "data.val_size")
+    official = read_digits(config) if config.name == "digits" else read_prepared(config, progress)
+    kept, held = hold_out(official.train.labels, val_size, seed=config.split_seed)
+    return Dataset(
+        train=official.train.select(kept),
+        val=official.train.select(held),
+        test=official.test,
+        class_names=official.class_names,
+        fingerprint=official.fingerprint,
+    )

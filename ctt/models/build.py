@@ -1,0 +1,61 @@
+"""From a config to a model."""
+
+from collections.abc import Callable
+
+import jax
+from flax import nnx
+
+from ctt.config.error import InputError
+from ctt.config.resolve import resolve_config
+from ctt.config.schema import Config
+from ctt.models.vit import ViT
+
+MODELS: dict[str, Callable[..., ViT]] = {"vit": ViT}
+"""Models by name."""
+
+
+def build_model(config: Config, seed: int | None = None) -> ViT:
+    """Build the model of a config with its initial weights.
+
+    Args:
+        config: a config; it is resolved first.
+        seed: seed of the initial weights; None: ``config.seed``.
+
+    Returns:
+        An nnx module: raw pixels `[batch, height, width, channels]`, uint8 or float in [0, 255], to
+        logits `[batch, classes]`.
+
+    Raises:
+        InputError: the config cannot be used, or asks for float64 while jax has it switched off.
+
+    Example:
+        >>> import numpy as np
+        >>> model = build_model(Config(), seed=0)
+        >>> model(np.zeros((2, 8, 8, 1), np.uint8)).shape
+        (2, 10)
+    """
+    config = resolve_config(config)
+    if config.model.dtype == "float64" and not jax.config.read("jax_enable_x64"):
+        raise InputError(
+            "`model.dtype` must be float32 or bfloat16 unless jax computes in 64 bits, got 'float64'. Set the "
+            "environment variable JAX_ENABLE_X64=1."
+        )
+    return MODELS[config.model.name](config, key=initial_key(config.seed if seed is None else seed))
+
+
+def initial_key(seed: int) -> jax.Array:
+    """Return the key of the initial weights of a run.
+
+    Args:
+        seed: the run's seed, in [0, 2^32).
+    """
+    return jax.random.fold_in(jax.random.key(seed), 0)
+
+
+def count_parameters(model: nnx.Module) -> int:
+    """Return the number of learnable scalars.
+
+    Args:
+        model: a module, abstract or not.
+    """
+    return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))

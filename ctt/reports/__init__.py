@@ -1,0 +1,8 @@
+"""What a config costs and what a run did, as tables and figures.
+
+* `footprint`: parameters, substeps, FLOPs and memory of a config, without running it.
+"""
+
+from ctt.reports.footprint import count_flops, measure_footprint
+
+__all__ = ["count_flops", "measure_footprint"]

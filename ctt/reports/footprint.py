@@ -1,0 +1,140 @@
+"""The footprint of a config, from abstract values: nothing is run."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.extend import core
+
+from ctt.config.resolve import resolve_config
+from ctt.config.schema import Config
+from ctt.models.build import build_model, count_parameters
+from ctt.training.state import Batch
+from ctt.training.step import build_update
+from ctt.typing import PyTree
+
+
+def measure_footprint(config: Config) -> dict[str, Any]:
+    """Return parameters, substeps, FLOPs and memory of a config.
+
+    FLOPs are those of matrix products and convolutions, two for a multiplication and an addition,
+    as the program is written: a recomputation counts. Bytes of temporaries are those that XLA plans
+    for one update on this machine's kind of device; the training images are not counted.
+
+    Args:
+        config: a config.
+
+    Returns:
+        JSON values; FLOPs of one image forward and of one update of a whole batch, bytes of the weights,
+        of the optimiser's state and of an update's temporaries.
+
+    Raises:
+        InputError: the config cannot be used.
+    """
+    config = resolve_config(config)
+    model = nnx.eval_shape(lambda: build_model(config))
+    num_parameters = count_parameters(model)
+    evolution = model.evolution
+    assert config.data.image_shape is not None
+    image = jax.ShapeDtypeStruct((1, *config.data.image_shape), jnp.uint8)
+    graphdef, weights = nnx.split(model)
+    forward_flops = count_flops(lambda w, x: nnx.merge(graphdef, w)(x), weights, image)
+
+    size = config.training.batch_size
+    batch = Batch(
+        jax.ShapeDtypeStruct((size, *config.data.image_shape), jnp.uint8),  # pyright: ignore[reportArgumentType]
+        jax.ShapeDtypeStruct((size,), jnp.int32),  # pyright: ignore[reportArgumentType]
+    )
+    state, update = _abstract_update(config, model)
+    compiled = jax.jit(update, donate_argnums=0).lower(state, batch).compile()
+    memory = compiled.memory_analysis()
+    evaluations = evolution.scheme.num_letters * evolution.substep.evaluations
+    return {
+        "model": config.model.name,
+        "num_parameters": num_parameters,
+        "parameters": {name: _num_scalars(part) for name, part in nnx.state(model, nnx.Param).items()},
+        "tokens": _num_tokens(config),
+        "scheme": f"{evolution.scheme.name}: {evolution.scheme.describe(evolution.controls.names)}",
+        "substep": f"{evolution.substep.name}, order {evolution.substep.order}",
+        "steps": evolution.steps,
+        "horizon": evolution.dt * evolution.steps,
+        "substeps_per_step": evolution.scheme.num_letters,
+        "field_evaluations_per_step": evaluations,
+        "field_evaluations": evaluations * evolution.steps,
+        "forward_flops": forward_flops,
+        "update_flops": count_flops(update, state, batch),
+        "batch_size": size,
+        "weights_bytes": _num_bytes(state.params),
+        "optimizer_bytes": _num_bytes(state.opt_state),
+        "temporaries_bytes": int(memory.temp_size_in_bytes) if memory is not None else 0,
+    }
+
+
+def _abstract_update(config: Config, model: nnx.Module) -> tuple[Any, Callable[..., Any]]:
+    updates: list[Callable[..., Any]] = []
+
+    def init() -> Any:
+        state, update = build_update(config, model, 2)
+        updates.append(update)
+        return state
+
+    return jax.eval_shape(init), updates[0]
+
+
+def _num_tokens(config: Config) -> int:
+    height, width, _ = config.data.image_shape or (0, 0, 0)
+    return height * width // config.model.patch_size**2 + (config.model.pooling == "cls")
+
+
+def _num_scalars(tree: PyTree) -> int:
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
+
+
+def _num_bytes(tree: PyTree) -> int:
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def count_flops(function: Callable[..., Any], *arguments: Any) -> int:
+    """Return the FLOPs of the matrix products and convolutions of a function.
+
+    A loop's body counts as often as it runs, which the compiler's own cost analysis does not do.
+
+    Args:
+        function: a traceable function.
+        arguments: arrays or abstract arrays.
+
+    Example:
+        >>> count_flops(jnp.dot, jnp.ones((2, 3)), jnp.ones((3, 5)))
+        60
+    """
+    return _flops(jax.make_jaxpr(function)(*arguments).jaxpr)
+
+
+def _flops(jaxpr: Any) -> int:
+    total = 0
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        output = math.prod(equation.outvars[0].aval.shape) if equation.outvars else 0
+        if name == "dot_general":
+            (contracting, _), _ = equation.params["dimension_numbers"]
+            total += 2 * output * math.prod(equation.invars[0].aval.shape[axis] for axis in contracting)
+        elif name == "conv_general_dilated":
+            kernel = equation.invars[1].aval.shape
+            out_axis = equation.params["dimension_numbers"].rhs_spec[0]
+            total += 2 * output * math.prod(kernel) // kernel[out_axis]
+        else:
+            repeats = equation.params["length"] if name == "scan" else 1
+            total += repeats * sum(_flops(inner) for inner in _inner_jaxprs(equation.params))
+    return total
+
+
+def _inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
+    for value in params.values():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(item, core.ClosedJaxpr):
+                yield item.jaxpr
+            elif isinstance(item, core.Jaxpr):
+                yield item

@@ -1,0 +1,10 @@
+"""The training engine: state, step (pure), loop (host), evaluation, checkpoints, run directories.
+
+* `loss`, `optimizer`: the terminal cost; the optimiser and its schedule.
+* `state`, `step`: what changes, and one pure update of it.
+* `loop`: from data to summary, on the host.
+* `evaluate`: loss and accuracy on a split.
+* `checkpoint`, `digest`: saved states, verified when read.
+* `run`, `manifest`: the files of a run directory.
+* `interruption`, `progress`: signals, and what a person sees.
+"""

@@ -1,0 +1,352 @@
+"""The training loop on the host: reads top to bottom, from data to summary."""
+
+import dataclasses
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from ctt.config.error import InputError
+from ctt.config.resolve import resolve_config
+from ctt.config.schema import Config, TrainingConfig
+from ctt.config.serialize import flatten_config
+from ctt.data.dataset import Dataset
+from ctt.data.sampler import batch_indices, steps_per_epoch
+from ctt.data.source import load_dataset
+from ctt.models.build import build_model, count_parameters
+from ctt.training.checkpoint import CheckpointStore
+from ctt.training.digest import tree_sha256
+from ctt.training.evaluate import build_evaluator
+from ctt.training.interruption import Interrupted, SignalWatch, watch_signals
+from ctt.training.manifest import build_manifest, environment_changes
+from ctt.training.progress import Reporter, SilentReporter
+from ctt.training.run import RunDirectory, state_from_record, state_record
+from ctt.training.state import Batch, TrainState
+from ctt.training.step import Metrics, build_update
+
+FREE_ON_RESUME = frozenset(
+    {"data.dir", "training.log_every", "training.eval_every", "training.checkpoint_every"}
+    | {"training.keep_checkpoints", "training.eval_batch_size"}
+)
+"""Fields that may change when a run is resumed: they say where and how often, not what is computed."""
+
+
+class NonFiniteError(RuntimeError):
+    """The loss or the gradient stopped being a number; the last good checkpoint is kept."""
+
+    exit_status = 1
+
+
+@dataclasses.dataclass
+class _Clock:
+    """Seconds of this run over all its sessions, without those that are not training."""
+
+    wall: float = 0.0
+    training: float = 0.0
+    compiling: float = 0.0
+    images: int = 0
+    begin: float = dataclasses.field(default_factory=time.monotonic)
+
+    def total(self) -> float:
+        return self.wall + time.monotonic() - self.begin
+
+    def record(self) -> dict[str, float]:
+        return {"wall": self.total(), "training": self.training, "compiling": self.compiling, "images": self.images}
+
+
+def train(
+    config: Config,
+    *,
+    out: str | Path,
+    resume: bool = False,
+    reporter: Reporter | None = None,
+    dataset: Dataset | None = None,
+) -> dict[str, Any]:
+    """Train a model to the end of its run and measure it.
+
+    Args:
+        config: what to run.
+        out: the run directory; new, or with `resume` that of the run to go on with.
+        resume: whether to go on from the newest checkpoint, bit for bit on the same kind of machine.
+        reporter: where progress is shown; None: nowhere.
+        dataset: the data, if loaded already.
+
+    Returns:
+        The summary, as written to `summary.json`.
+
+    Raises:
+        InputError: the config, the data or the folder cannot be used.
+        Interrupted: Ctrl-C or SIGTERM came; a checkpoint of the last finished step was saved.
+        NonFiniteError: a loss or gradient is not finite; the last good checkpoint is kept.
+    """
+    return _Training(resolve_config(config), Path(out), reporter or SilentReporter()).run(dataset, resume=resume)
+
+
+def count_steps(config: TrainingConfig, num_train: int) -> int:
+    """Return the length of a run in optimiser steps.
+
+    Args:
+        config: the loop's config.
+        num_train: size of the training split.
+
+    Raises:
+        InputError: the batch is larger than the training split, or the run has no step.
+    """
+    total = config.steps or round(config.epochs * steps_per_epoch(num_train, config.batch_size))
+    if total < 1:
+        raise InputError(
+            f"`training.epochs` must give at least one step, got {config.epochs}. Pass more, or --training.steps."
+        )
+    return total
+
+
+class _Training:
+    """One session of one run: what the phases of `run` share."""
+
+    def __init__(self, config: Config, out: Path, reporter: Reporter):
+        self.config, self.reporter = config, reporter
+        self.directory = RunDirectory(out)
+        self.store = CheckpointStore(self.directory.checkpoints, keep=config.training.keep_checkpoints)
+        self.clock = _Clock()
+        self.pending: list[Metrics] = []
+        self.last_train: dict[str, float] = {}
+        self.step = 0
+
+    def run(self, dataset: Dataset | None, *, resume: bool) -> dict[str, Any]:
+        if resume:
+            self._check_same_config()
+        elif self.directory.path.exists():
+            self.directory.create(self.config)  # Refuses a folder in use before the data are read.
+        dataset = dataset or load_with_progress(self.config, self.reporter)
+        self.dataset = dataset
+        self.total = count_steps(self.config.training, len(dataset.train.labels))
+        self.model = build_model(self.config)
+        self.state, self.update = build_update(self.config, self.model, self.total)
+        self.evaluate = build_evaluator(self.model, self.config.training.eval_batch_size)
+        self.num_parameters = count_parameters(self.model)
+        if resume:
+            self._restore()
+        else:
+            self._create()
+        self._describe()
+        with watch_signals() as watch:
+            self._train(watch)
+        return self._finish()
+
+    def _create(self) -> None:
+        if not self.directory.path.exists() or not (self.directory.path / "config.json").exists():
+            self.directory.create(self.config)
+        self.directory.write_json("manifest.json", build_manifest(self.dataset))
+
+    def _check_same_config(self) -> None:
+        then, now = (flatten_config(c) for c in (self.directory.read_config(), self.config))
+        changed = [f"{key} ({then[key]} then, {now[key]} now)" for key in now if then[key] != now[key]]
+        changed = [text for text in changed if text.partition(" ")[0] not in FREE_ON_RESUME]
+        if changed:
+            raise InputError(
+                f"`{self.directory.path}` was made by another config: {', '.join(changed)}. Resume it by "
+                f"`ctt train --resume {self.directory.path}` alone, or start a new run with another --out."
+            )
+
+    def _restore(self) -> None:
+        if not (self.directory.path / "manifest.json").exists():
+            self.directory.write_json("manifest.json", build_manifest(self.dataset))
+        manifest = self.directory.read_json("manifest.json")
+        if manifest["data_fingerprint"] != self.dataset.fingerprint:
+            raise InputError(
+                f"`{self.directory.path}` was trained on data with the fingerprint "
+                f"{manifest['data_fingerprint'][:12]}, got {self.dataset.fingerprint[:12]}. "
+                "Pass --data.dir of the same data."
+            )
+        changes = environment_changes(manifest)
+        if changes:
+            self.reporter.say(f"Not bit-equal to an undisturbed run, since this machine differs: {'; '.join(changes)}.")
+        if self.store.latest_step() is not None:
+            record, meta = self.store.restore(jax.eval_shape(lambda: state_record(self.state)))
+            self.state = state_from_record(record, self.state)
+            self.step, self.last_train = int(self.state.step), meta["last_train"]
+            self.clock = _Clock(**meta["clock"])
+        self.directory.rewind_metrics(self.step)
+        self.reporter.say(f"Resuming {self.directory.path} at step {self.step} of {self.total}.")
+
+    def _describe(self) -> None:
+        sizes = " / ".join(f"{len(self.dataset.split(name).labels):,}" for name in ("train", "val", "test"))
+        config = self.config
+        self.reporter.say(
+            f"{config.name}: {config.model.name}, {self.num_parameters:,} parameters, "
+            f"{config.splitting.scheme} + {config.splitting.substep}, {config.splitting.steps} steps "
+            f"to t = {config.splitting.horizon:g}, {config.normalization.placement}-norm, "
+            f"gradient {config.gradient.method}"
+        )
+        self.reporter.say(
+            f"{config.data.name}: {sizes} images (train / val / test), {self.total} optimiser steps of "
+            f"{config.training.batch_size}, run directory {self.directory.path}"
+        )
+
+    def _train(self, watch: SignalWatch) -> None:
+        training, total = self.config.training, self.total
+        eval_every = training.eval_every or max(total // 10, 1)
+        checkpoint_every = training.checkpoint_every or eval_every
+        if self.step >= total:
+            return
+        advance = self._compile()
+        self.reporter.start("training", total, self.step)
+        try:
+            begin = time.monotonic()
+            while self.step < total:
+                advance()
+                is_log = self.step % training.log_every == 0 or self.step == total
+                is_eval = self.step % eval_every == 0 or self.step == total
+                is_save = self.step % checkpoint_every == 0 or self.step == total
+                is_stop = watch.received is not None
+                if is_log or is_eval or is_save or is_stop:
+                    self._flush()
+                    self.clock.training += time.monotonic() - begin
+                    self._pause(is_log=is_log or is_stop, is_eval=is_eval, is_save=is_save or is_stop)
+                    begin = time.monotonic()
+                if watch.received is not None and self.step < total:
+                    self._leave(watch.received)
+        finally:
+            self.reporter.stop()
+
+    def _compile(self) -> Any:
+        """Compile the update, the batch gathered on the device, and return a function that advances."""
+        batch_size, num_train = self.config.training.batch_size, len(self.dataset.train.labels)
+        images, labels = jax.device_put((self.dataset.train.images, self.dataset.train.labels))
+
+        def step(state: TrainState, images: jax.Array, labels: jax.Array, indices: jax.Array) -> Any:
+            return self.update(state, Batch(images[indices], labels[indices]))
+
+        begin = time.monotonic()
+        indices = jnp.zeros(batch_size, jnp.int32)
+        self.state = jax.device_put(self.state)
+        compiled = jax.jit(step, donate_argnums=0).lower(self.state, images, labels, indices).compile()
+        self.clock.compiling += time.monotonic() - begin
+
+        def advance() -> None:
+            chosen = batch_indices(self.config.seed, self.step, num_examples=num_train, batch_size=batch_size)
+            self.state, metrics = compiled(self.state, images, labels, jnp.asarray(chosen))
+            self.pending.append(metrics)
+            self.step += 1
+            self.clock.images += batch_size
+
+        return advance
+
+    def _flush(self) -> None:
+        """Read the measures of the steps since the last flush, and stop where one is not finite."""
+        first = self.step - len(self.pending) + 1
+        values = jax.device_get(self.pending)
+        for offset, line in enumerate(values):
+            if not (math.isfinite(line["loss"]) and math.isfinite(line["gradient_norm"])):
+                newest = self.store.latest_step()
+                kept = (
+                    f"the checkpoint of step {newest} is kept" if newest is not None else "no checkpoint was saved yet"
+                )
+                raise NonFiniteError(
+                    f"The loss or gradient is not finite at step {first + offset} (seen between steps {first} and "
+                    f"{self.step}); {kept} in {self.directory.path}. Lower optimizer.learning_rate, or set "
+                    "optimizer.clip_norm."
+                )
+        self._window = getattr(self, "_window", []) + values
+        self.pending = []
+
+    def _pause(self, *, is_log: bool, is_eval: bool, is_save: bool) -> None:
+        text = ""
+        if is_log and self._window:
+            means = {
+                key: float(np.mean([line[key] for line in self._window]))
+                for key in ("loss", "accuracy", "gradient_norm")
+            }
+            means["learning_rate"] = float(self._window[-1]["learning_rate"])
+            self.last_train, self._window = means, []
+            rate = self.clock.images / max(self.clock.training, 1e-9)
+            self.directory.append_metrics({"step": self.step, "split": "train", **means, "images_per_second": rate})
+            text = f"loss {means['loss']:.3f}  accuracy {means['accuracy']:.1%}  {rate:,.0f} images/s"
+        if is_eval:
+            self._evaluate_on("val")
+        if is_save:
+            self._save()
+        self.reporter.advance(self.step, text, is_milestone=is_log)
+
+    def _evaluate_on(self, split: str) -> Any:
+        result = self.evaluate(self.state.params, self.dataset.split(split))
+        line = {"step": self.step, "split": split, "loss": result.loss, "accuracy": result.accuracy}
+        self.directory.append_metrics(line)
+        self.reporter.say(f"step {self.step}: {split} loss {result.loss:.3f}, {split} accuracy {result.accuracy:.2%}")
+        return result
+
+    def _save(self) -> None:
+        is_finite = jax.tree.reduce(lambda a, x: a and bool(jnp.all(jnp.isfinite(x))), self.state.params, True)
+        if not is_finite:
+            raise NonFiniteError(
+                f"A weight is not finite after step {self.step}; the last good checkpoint in "
+                f"{self.directory.path} is kept. Lower optimizer.learning_rate."
+            )
+        self.store.save(
+            self.step, state_record(self.state), {"last_train": self.last_train, "clock": self.clock.record()}
+        )
+
+    def _leave(self, signum: int) -> None:
+        self.reporter.stop()
+        raise Interrupted(
+            signum,
+            f"Interrupted at step {self.step} of {self.total}; everything up to there is saved. "
+            f"Go on with: ctt train --resume {self.directory.path}",
+        )
+
+    def _finish(self) -> dict[str, Any]:
+        val, test = (self.evaluate(self.state.params, self.dataset.split(name)) for name in ("val", "test"))
+        per_epoch = steps_per_epoch(len(self.dataset.train.labels), self.config.training.batch_size)
+        lines = self.directory.read_metrics()
+        if not any(line["split"] == "test" and line["step"] == self.step for line in lines):
+            self.directory.append_metrics(
+                {"step": self.step, "split": "test", "loss": test.loss, "accuracy": test.accuracy}
+            )
+        summary = {
+            "steps": self.step,
+            "epochs": self.step / per_epoch,
+            "num_parameters": self.num_parameters,
+            "train_loss": self.last_train.get("loss"),
+            "val_loss": val.loss,
+            "val_accuracy": val.accuracy,
+            "test_loss": test.loss,
+            "test_accuracy": test.accuracy,
+            "wall_seconds": round(self.clock.total(), 3),
+            "compile_seconds": round(self.clock.compiling, 3),
+            "images_per_second": round(self.clock.images / max(self.clock.training, 1e-9), 3),
+            "params_sha256": tree_sha256(nnx.to_pure_dict(self.state.params)),
+            "data_fingerprint": self.dataset.fingerprint,
+            "seed": self.config.seed,
+        }
+        self.directory.write_json("summary.json", summary)
+        return summary
+
+
+def load_with_progress(config: Config, reporter: Reporter) -> Dataset:
+    """Load the data of a config, showing how far the decoding is.
+
+    Args:
+        config: a resolved config.
+        reporter: where progress is shown.
+
+    Raises:
+        InputError: see `ctt.data.load_dataset`.
+    """
+    is_started = False
+
+    def progress(done: int, total: int) -> None:
+        nonlocal is_started
+        if not is_started:
+            reporter.start("reading images", total, 0)
+            is_started = True
+        reporter.advance(done, "", is_milestone=done == total)
+
+    try:
+        return load_dataset(config.data, progress)
+    finally:
+        reporter.stop()

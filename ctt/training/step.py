@@ -1,0 +1,76 @@
+"""One update, pure: ``update(state, batch) -> (state, metrics)``."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+
+from ctt.config.schema import Config
+from ctt.data.augment import augment
+from ctt.training.loss import cross_entropy
+from ctt.training.optimizer import build_optimizer, build_schedule
+from ctt.training.state import Batch, TrainState, init_state
+from ctt.typing import Array, Key, PyTree
+
+Metrics: TypeAlias = dict[str, Array]
+
+Update: TypeAlias = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
+"""The signature of every optimiser."""
+
+_AUGMENTATION, _DROPOUT = 2, 3
+"""Tags that keep the uses of a run's seed apart; 0 is the initial weights, 1 the sampler."""
+
+
+def example_keys(seed: int, tag: int, step: Array, batch_size: int) -> Key[Array, " batch"]:
+    """Return one key an example, a function of the seed, the step and the example's place in the batch.
+
+    Args:
+        seed: the run's seed.
+        tag: what the keys are for.
+        step: number of finished updates.
+        batch_size: number of examples in the whole batch, on all devices.
+    """
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), tag), step)
+    return jax.vmap(lambda slot: jax.random.fold_in(key, slot))(jnp.arange(batch_size))
+
+
+def build_update(config: Config, model: nnx.Module, total_steps: int) -> tuple[TrainState, Update]:
+    """Return the initial state and the update of a config.
+
+    Args:
+        config: a resolved config.
+        model: the model, taken apart here, outside the hot loop.
+        total_steps: length of the run, for the schedule.
+
+    Returns:
+        The state before the first update, and a pure function, to be jitted.
+    """
+    graphdef, params, rest = nnx.split(model, nnx.Param, ...)
+    schedule = build_schedule(config.optimizer, total_steps)
+    optimizer = build_optimizer(config.optimizer, schedule)
+
+    def loss(params: PyTree, batch: Batch, keys: Key[Array, " batch"]) -> tuple[Array, Array]:
+        logits = nnx.merge(graphdef, params, rest)(batch.images, keys=keys)
+        costs = cross_entropy(logits, batch.labels, label_smoothing=config.optimizer.label_smoothing)
+        return jnp.mean(costs), jnp.mean(jnp.argmax(logits, axis=-1) == batch.labels)
+
+    def update(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        num_examples = batch.labels.shape[0]
+        augmentation_keys = example_keys(config.seed, _AUGMENTATION, state.step, num_examples)
+        dropout_keys = example_keys(config.seed, _DROPOUT, state.step, num_examples)
+        images = augment(augmentation_keys, batch.images, crop_padding=config.data.crop_padding, flip=config.data.flip)
+        grad = jax.value_and_grad(loss, has_aux=True)
+        (value, accuracy), gradient = grad(state.params, Batch(images, batch.labels), dropout_keys)
+        updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
+        metrics = {
+            "loss": value,
+            "accuracy": accuracy,
+            "gradient_norm": optax.global_norm(gradient),
+            "learning_rate": jnp.asarray(schedule(state.step)),
+        }
+        return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
+
+    return init_state(params, optimizer), update
