@@ -14,6 +14,6 @@ def get_config() -> Config:
         data=DataConfig(name="cifar10", flip=True),
         model=ModelConfig(patch_size=4, width=96, num_heads=4, feedforward_width=192, activation="relu"),
         splitting=SplittingConfig(scheme="lie", substep="euler", steps=6),
-        optimizer=OptimizerConfig(learning_rate=1.5e-3, weight_decay=0.05),
+        optimizer=OptimizerConfig(learning_rate=2e-3, weight_decay=0.05),
         training=TrainingConfig(epochs=3, batch_size=64, log_every=100),
     )

@@ -12,8 +12,8 @@ from ctt.config import Config, DataConfig, ModelConfig, OptimizerConfig, Splitti
 def get_config() -> Config:
     return Config(
         data=DataConfig(name="digits"),
-        model=ModelConfig(patch_size=2, width=64, num_heads=4, feedforward_width=128),
+        model=ModelConfig(patch_size=2, width=64, num_heads=4, feedforward_width=128, dropout=0.1),
         splitting=SplittingConfig(scheme="lie", substep="euler", steps=4),
-        optimizer=OptimizerConfig(learning_rate=2e-3, weight_decay=0.05),
+        optimizer=OptimizerConfig(learning_rate=4e-3, weight_decay=1.0),
         training=TrainingConfig(epochs=42, batch_size=64),
     )

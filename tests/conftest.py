@@ -21,6 +21,16 @@ settings.load_profile("ctt")
 TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "bfloat16": 2e-2}
 
 
+# A tiny model runs in no time, however badly it is compiled.
+FAST_COMPILATION = {"xla_backend_optimization_level": 0}
+
+
+@pytest.fixture(scope="session")
+def fast_compilation() -> dict[str, Any]:
+    """Options for `jax.jit` that halve the time of compilation."""
+    return FAST_COMPILATION
+
+
 @pytest.fixture(scope="session")
 def tolerances() -> dict[str, float]:
     """Largest relative difference between two ways to compute the same numbers, by type."""
@@ -75,22 +85,24 @@ def tiny_config() -> Callable[..., Config]:
 
 
 @pytest.fixture(scope="session")
-def perturb() -> Callable[..., Any]:
-    """Return a function that moves every weight of a module away from its initial value, in place.
+def draw_weights() -> Callable[..., Any]:
+    """Return a function that builds a module with every weight drawn at random, and compiles nothing.
 
-    Without it scales are 1 and biases 0, and a test would not see them.
+    Scales differ from 1 and biases from 0, so that a test sees them.
     """
 
-    def move(module: Any, *, seed: int = 0, size: float = 0.3) -> Any:
+    def draw(build: Callable[[], Any], *, seed: int = 0, size: float = 0.3) -> Any:
         generator = np.random.default_rng(seed)
-        state = nnx.state(module, nnx.Param)
-        nnx.update(
-            module,
-            jax.tree.map(lambda x: x + jnp.asarray(size * generator.standard_normal(x.shape), x.dtype), state),
-        )
-        return module
+        module = nnx.eval_shape(build)
 
-    return move
+        def draw_leaf(path: tuple[Any, ...], leaf: Any) -> Any:
+            centre = 1.0 if "'scale'" in jax.tree_util.keystr(path) else 0.0
+            return jnp.asarray(centre + size * generator.standard_normal(leaf.shape), leaf.dtype)
+
+        graphdef, state = nnx.split(module)
+        return nnx.merge(graphdef, jax.tree_util.tree_map_with_path(draw_leaf, state))
+
+    return draw
 
 
 @pytest.fixture(scope="session")
@@ -99,6 +111,7 @@ def call_jitted() -> Callable[..., Any]:
 
     def call(method: Callable[..., Any], module: Any, *args: Any) -> Any:
         graphdef, state = nnx.split(module)
-        return jax.jit(lambda state, *args: method(nnx.merge(graphdef, state), *args))(state, *args)
+        run = jax.jit(lambda state, *args: method(nnx.merge(graphdef, state), *args), compiler_options=FAST_COMPILATION)
+        return run(state, *args)
 
     return call

@@ -10,7 +10,7 @@ from ctt.config.name import AttentionBiasName
 from ctt.dynamics.precision import lift_precision
 from ctt.typing import Array, Time, Tokens
 
-_kernel_init = nnx.initializers.xavier_uniform()
+_kernel_init = nnx.initializers.truncated_normal(0.02)
 
 
 class SelfAttention(nnx.Module):

@@ -16,7 +16,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 """Activations by name. ReLU is the projection onto S2 = {u : u >= 0}."""
 
-_kernel_init = nnx.initializers.xavier_uniform()
+_kernel_init = nnx.initializers.truncated_normal(0.02)
 
 
 class FeedForward(nnx.Module):

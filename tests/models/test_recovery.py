@@ -23,12 +23,12 @@ pytestmark = pytest.mark.usefixtures("float64")
 
 
 @pytest.fixture
-def compare_with_plain_stack(tiny_config, perturb, call_jitted, relative_difference):
+def compare_with_plain_stack(tiny_config, draw_weights, call_jitted, relative_difference):
     """Return the relative difference between an `Evolution` and the plain stack with the same weights."""
 
     def compare(overrides):
         config = tiny_config({"model.dtype": "float64", **overrides})
-        evolution = perturb(Evolution(config, transformer_operators(config), key=jax.random.key(0)))
+        evolution = draw_weights(lambda: Evolution(config, transformer_operators(config), key=jax.random.key(0)))
         u0 = np.random.default_rng(1).standard_normal((3, 5, config.model.width))
         received = call_jitted(lambda e, u: e(u)[0], evolution, u0)
         expected = run_stack(
@@ -106,7 +106,7 @@ def vit_logits(model, config, images):
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("placement", ["pre", "post"])
 def test_logits_from_raw_pixels_are_those_of_a_plain_vit(
-    tiny_config, perturb, call_jitted, relative_difference, tolerances, placement, pooling, position
+    tiny_config, draw_weights, call_jitted, relative_difference, tolerances, placement, pooling, position
 ):
     config = tiny_config(
         {
@@ -116,17 +116,17 @@ def test_logits_from_raw_pixels_are_those_of_a_plain_vit(
             "normalization.placement": placement,
         }
     )
-    model = perturb(build_model(config, seed=0))
+    model = draw_weights(lambda: build_model(config, seed=0))
     images = np.random.default_rng(2).integers(0, 256, (3, 4, 6, 1)).astype(np.uint8)
     logits = call_jitted(lambda m, x: m(x), model, images)
     assert relative_difference(logits, vit_logits(model, config, images)) < tolerances["float64"]
 
 
 def test_a_strang_step_is_half_attention_feedforward_half_attention(
-    tiny_config, perturb, call_jitted, relative_difference, tolerances
+    tiny_config, draw_weights, call_jitted, relative_difference, tolerances
 ):
     config = tiny_config({"model.dtype": "float64", "splitting.scheme": "strang", "splitting.horizon": 1.0})
-    evolution = perturb(Evolution(config, transformer_operators(config), key=jax.random.key(0)))
+    evolution = draw_weights(lambda: Evolution(config, transformer_operators(config), key=jax.random.key(0)))
     u = u0 = np.random.default_rng(1).standard_normal((3, 5, config.model.width))
     dt = 1.0 / 2
     for layer in read_layers(evolution):

@@ -1,0 +1,129 @@
+import math
+
+import pytest
+
+from ctt.config import InputError
+from ctt.splitting import SCHEMES, SUBSTEPS, Letter, Scheme, Word, build_scheme, build_substep, single_word
+
+NAMES = ("A", "F", "G")
+
+
+def word(*letters):
+    return Word(tuple(Letter(frozenset(operators), fraction) for operators, fraction in letters))
+
+
+@pytest.mark.parametrize(
+    ("name", "num_operators", "notation"),
+    [
+        ("lie", 1, "A"),
+        ("lie", 2, "A F"),
+        ("lie", 3, "A F G"),
+        ("lie_reversed", 2, "F A"),
+        ("lie_reversed", 3, "G F A"),
+        ("strang", 1, "A"),
+        ("strang", 2, "A/2 F A/2"),
+        ("strang", 3, "A/2 F/2 G F/2 A/2"),
+    ],
+)
+def test_a_named_scheme_is_the_word_of_the_literature(name, num_operators, notation):
+    assert build_scheme(name, num_operators).describe(NAMES[:num_operators]) == notation
+
+
+@pytest.mark.parametrize("num_operators", [1, 2, 3, 5])
+@pytest.mark.parametrize("name", SCHEMES)
+def test_in_a_named_scheme_every_operator_flows_over_the_whole_step(name, num_operators):
+    ((_, letters),) = build_scheme(name, num_operators).words
+    assert [letters.total(operator) for operator in range(num_operators)] == [1.0] * num_operators
+
+
+@pytest.mark.parametrize(("name", "is_palindrome"), [("lie", False), ("lie_reversed", False), ("strang", True)])
+def test_only_strang_is_a_palindrome(name, is_palindrome):
+    assert build_scheme(name, 3).words[0][1].is_palindrome is is_palindrome
+
+
+@pytest.mark.parametrize("fraction", [0.5, 1.1, 0.0, -1.0, math.nan])
+def test_fractions_that_do_not_sum_to_one_are_refused(fraction):
+    with pytest.raises(InputError, match=r"`mine` the fractions of operator 1 must sum to 1, got .*Rescale"):
+        Scheme("mine", 2, single_word((0, 1.0), (1, fraction)), order=1)
+
+
+def test_an_operator_that_is_left_out_is_refused():
+    with pytest.raises(InputError, match=r"fractions of operator 1 must sum to 1, got 0"):
+        Scheme("mine", 2, single_word((0, 1.0)), order=1)
+
+
+def test_fractions_are_checked_in_every_word():
+    words = ((0.5, word(({0}, 1.0), ({1}, 1.0))), (0.5, word(({0}, 1.0), ({1}, 0.9))))
+    with pytest.raises(InputError, match=r"fractions of operator 1 must sum to 1, got 0\.9"):
+        Scheme("mine", 2, words, order=1)
+
+
+@pytest.mark.parametrize("weights", [(0.5, 0.4), (1.0, 1.0), (math.nan, 1.0)])
+def test_weights_that_do_not_sum_to_one_are_refused(weights):
+    words = tuple((weight, word(({0}, 1.0))) for weight in weights)
+    with pytest.raises(InputError, match=r"weights of the words of `mine` must sum to 1, got .*Rescale"):
+        Scheme("mine", 1, words, order=1)
+
+
+def test_a_scheme_without_words_is_refused():
+    with pytest.raises(InputError, match="must sum to 1, got 0"):
+        Scheme("mine", 1, (), order=1)
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_an_operator_out_of_range_is_refused(index):
+    with pytest.raises(InputError, match=rf"must name operators 0 to 1, got {index}"):
+        Scheme("mine", 2, single_word((0, 1.0), (1, 1.0), (index, 1.0)), order=1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        single_word((0, 1.0), (1, 1.0)),
+        ((0.5, word(({0}, 0.5), ({1}, 1.0), ({0}, 0.5))), (0.5, word(({0}, 0.5), ({1}, 1.0), ({0}, 0.5)))),
+        ((1.0, word(({0, 1}, 0.5), ({1}, 0.5), ({0}, 0.5))),),
+    ],
+    ids=["different ends", "two words", "different sets"],
+)
+def test_ends_that_cannot_merge_are_refused(words):
+    with pytest.raises(InputError, match=r"`merge_ends` of `mine` needs a single word that begins and ends"):
+        Scheme("mine", 2, words, order=1, merge_ends=True)
+
+
+def test_negative_fractions_are_allowed():
+    assert Scheme("mine", 1, single_word((0, 1.5), (0, -0.5)), order=1).num_letters == 2
+
+
+def test_a_scheme_of_ones_own_is_returned_as_it_is():
+    scheme = Scheme("mine", 2, single_word((1, 1.0), (0, 1.0)), order=1)
+    assert build_scheme(scheme, 2) is scheme
+
+
+def test_a_scheme_for_another_number_of_operators_is_refused():
+    scheme = Scheme("mine", 2, single_word((0, 1.0), (1, 1.0)), order=1)
+    with pytest.raises(InputError, match="`mine` splits 2 operators, got 3"):
+        build_scheme(scheme, 3)
+
+
+def test_no_operator_is_refused():
+    with pytest.raises(InputError, match="at least one operator, got none"):
+        build_scheme("lie", 0)
+
+
+@pytest.mark.parametrize(("typed", "nearest"), [("strnag", "strang"), ("lei", "lie"), ("lie_reverse", "lie_reversed")])
+def test_an_unknown_scheme_shows_the_nearest(typed, nearest):
+    with pytest.raises(InputError, match=rf"got '{typed}': did you mean `{nearest}`\? Known: .*strang"):
+        build_scheme(typed, 2)
+
+
+@pytest.mark.parametrize(("typed", "nearest"), [("eular", "euler"), ("midpiont", "midpoint")])
+def test_an_unknown_substep_shows_the_nearest(typed, nearest):
+    with pytest.raises(InputError, match=rf"got '{typed}': did you mean `{nearest}`\? Known: .*midpoint"):
+        build_substep(typed)
+
+
+@pytest.mark.parametrize("name", SUBSTEPS)
+def test_a_substep_evaluates_its_field_as_often_as_it_says(name):
+    calls = []
+    SUBSTEPS[name].advance(lambda t, u: calls.append(t) or u, 0.0, 1.0, 0.1)
+    assert len(calls) == SUBSTEPS[name].evaluations

@@ -1,0 +1,128 @@
+"""A run of seconds on the digits, and what tests of runs share: words, hashes, an interruption."""
+
+import functools
+import hashlib
+import json
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+from jax.experimental.compilation_cache import compilation_cache as jax_cache
+
+from ctt.cli.main import main
+
+TOTAL = 6
+"""Optimiser steps of the tiny run; it evaluates and saves at 3 and 6, and logs at 2, 4 and 6."""
+
+CONFIG = """
+from ctt.config import Config, DataConfig, ModelConfig, SplittingConfig, TrainingConfig
+
+def get_config():
+    return Config(
+        data=DataConfig(crop_padding=1, flip=True),
+        model=ModelConfig(
+            patch_size=4, width=8, num_heads=2, feedforward_width=8, activation="relu", dropout=0.1
+        ),
+        splitting=SplittingConfig(steps=2),
+        training=TrainingConfig(steps=6, batch_size=16, log_every=2, eval_every=3),
+    )
+"""
+
+CACHE_SETTINGS = {
+    "jax_persistent_cache_min_compile_time_secs": 0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
+
+
+@functools.cache
+def cache_folder() -> str:
+    """Return the folder of programs compiled in this session; each is compiled once."""
+    return tempfile.mkdtemp(prefix="ctt-tests-")
+
+
+@pytest.fixture(scope="session")
+def compilation_cache() -> Iterator[None]:
+    """Jax keeps compiled programs on disk, since a tiny run is compiled longer than it runs."""
+    before = {name: getattr(jax.config, name) for name in ("jax_compilation_cache_dir", *CACHE_SETTINGS)}
+    for name, value in {"jax_compilation_cache_dir": cache_folder(), **CACHE_SETTINGS}.items():
+        jax.config.update(name, value)
+    jax_cache.reset_cache()
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    jax_cache.reset_cache()
+
+
+@pytest.fixture(autouse=True)
+def _signal_handlers() -> Iterator[None]:
+    """`ctt` installs a handler of SIGTERM in its process, which here is pytest's."""
+    before = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for signum, handler in before.items():
+        signal.signal(signum, handler)
+
+
+@pytest.fixture(scope="session")
+def config_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The config of the tiny run."""
+    path = tmp_path_factory.mktemp("configs") / "tiny.py"
+    path.write_text(CONFIG)
+    return path
+
+
+@pytest.fixture(scope="session")
+def finished_run(compilation_cache: None, config_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny run trained to its end, shared: tests must not change it."""
+    handler = signal.getsignal(signal.SIGTERM)
+    out = tmp_path_factory.mktemp("runs") / "finished"
+    assert main(["train", str(config_file), "--out", str(out), "--json", str(out.with_name("train.json"))]) == 0
+    signal.signal(signal.SIGTERM, handler)
+    return out
+
+
+def read_summary(run: Path) -> dict[str, Any]:
+    """Return the summary of a run."""
+    return json.loads((run / "summary.json").read_text())
+
+
+def read_lines(run: Path) -> list[dict[str, Any]]:
+    """Return the lines of the metrics of a run; each must be whole."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def saved_steps(run: Path) -> list[int]:
+    """Return the steps of a run's checkpoints."""
+    return sorted(int(path.name) for path in (run / "checkpoints").iterdir())
+
+
+def hash_tree(folder: Path) -> dict[str, str]:
+    """Return the sha256 of every file under a folder by relative path, and of no value for folders."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, signum: int = signal.SIGINT) -> None:
+    """Send this process a signal while the update that ends at a step is being prepared.
+
+    Args:
+        monkeypatch: undoes it.
+        step: number of finished updates at which the run should stop.
+        signum: the signal.
+    """
+    import ctt.training.loop as loop
+
+    original = loop.batch_indices
+
+    def choose(seed: int, finished: int, **sizes: int) -> Any:
+        if finished == step - 1:
+            os.kill(os.getpid(), signum)
+        return original(seed, finished, **sizes)
+
+    monkeypatch.setattr(loop, "batch_indices", choose)
