@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 import ctt
-from ctt.config.error import InputError, suggest
+from ctt.config.error import InputError, RunStoppedError, suggest
 
 COMMANDS = {
     "train": "train a model: ctt train CONFIG [--field.sub value ...] [--out DIR] [--resume DIR]",
@@ -17,7 +17,7 @@ COMMANDS = {
 }
 """Commands, each a module of this package with a function `run`, and what the help says of them."""
 
-_STATUS_FAILED, _STATUS_INPUT, _STATUS_TERMINATED = 1, 2, 143
+_STATUS_INPUT, _STATUS_TERMINATED = 2, 143
 
 
 def usage() -> str:
@@ -68,6 +68,10 @@ def _run(name: str, words: list[str]) -> int:
         if "--debug" in words:
             raise
         return _fail(f"ctt {name}: {error}", _STATUS_INPUT)
+    except RunStoppedError as error:
+        if "--debug" in words:
+            raise
+        return _fail(f"ctt {name}: {error}", error.exit_status)
     except KeyboardInterrupt:
         return _fail(f"ctt {name}: interrupted.", 128 + signal.SIGINT)
     except OSError as error:
@@ -78,12 +82,6 @@ def _run(name: str, words: list[str]) -> int:
             f"ctt {name}: {error.strerror or error}{place}. Check the path, its permissions and the free space.",
             _STATUS_INPUT,
         )
-    except Exception as error:
-        # Known only after the command's heavy imports, hence told apart by what they carry.
-        status = getattr(error, "exit_status", None)
-        if status is None or "--debug" in words:
-            raise
-        return _fail(f"ctt {name}: {error}", status)
 
 
 def _terminate(signum: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""The one exception for wrong input, and the sentence that it carries."""
+"""The exceptions that the command line turns into one sentence and an exit status."""
 
 import difflib
 from collections.abc import Iterable
@@ -10,6 +10,16 @@ class InputError(ValueError):
     The command line prints the message alone and exits with status 2. A library user
     sees an ordinary `ValueError`.
     """
+
+
+class RunStoppedError(Exception):
+    """A run ended before its end, with everything saved that could be; the message says how to go on.
+
+    Attributes:
+        exit_status: what the command line exits with.
+    """
+
+    exit_status: int
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -6,8 +6,10 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
+from ctt.config.error import RunStoppedError
 
-class Interrupted(Exception):
+
+class Interrupted(RunStoppedError):
     """Training was stopped by a signal after a clean checkpoint.
 
     Attributes:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from ctt.config.error import InputError
+from ctt.config.error import InputError, RunStoppedError
 from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config, TrainingConfig
 from ctt.config.serialize import flatten_config
@@ -30,13 +30,13 @@ from ctt.training.state import Batch, TrainState
 from ctt.training.step import Metrics, build_update
 
 FREE_ON_RESUME = frozenset(
-    {"data.dir", "training.log_every", "training.eval_every", "training.checkpoint_every"}
+    {"name", "data.dir", "training.log_every", "training.eval_every", "training.checkpoint_every"}
     | {"training.keep_checkpoints", "training.eval_batch_size"}
 )
 """Fields that may change when a run is resumed: they say where and how often, not what is computed."""
 
 
-class NonFiniteError(RuntimeError):
+class NonFiniteError(RunStoppedError):
     """The loss or the gradient stopped being a number; the last good checkpoint is kept."""
 
     exit_status = 1
@@ -114,14 +114,15 @@ class _Training:
         self.store = CheckpointStore(self.directory.checkpoints, keep=config.training.keep_checkpoints)
         self.clock = _Clock()
         self.pending: list[Metrics] = []
+        self.window: list[Metrics] = []
         self.last_train: dict[str, float] = {}
         self.step = 0
 
     def run(self, dataset: Dataset | None, *, resume: bool) -> dict[str, Any]:
         if resume:
             self._check_same_config()
-        elif self.directory.path.exists():
-            self.directory.create(self.config)  # Refuses a folder in use before the data are read.
+        else:
+            self.directory.check_free()  # Before the data are read, which may take long.
         dataset = dataset or load_with_progress(self.config, self.reporter)
         self.dataset = dataset
         self.total = count_steps(self.config.training, len(dataset.train.labels))
@@ -131,6 +132,9 @@ class _Training:
         self.num_parameters = count_parameters(self.model)
         if resume:
             self._restore()
+            if self.step >= self.total and (self.directory.path / "summary.json").exists():
+                self.reporter.say("The run is finished: nothing is left to do.")
+                return self.directory.read_json("summary.json")
         else:
             self._create()
         self._describe()
@@ -139,8 +143,7 @@ class _Training:
         return self._finish()
 
     def _create(self) -> None:
-        if not self.directory.path.exists() or not (self.directory.path / "config.json").exists():
-            self.directory.create(self.config)
+        self.directory.create(self.config)
         self.directory.write_json("manifest.json", build_manifest(self.dataset))
 
     def _check_same_config(self) -> None:
@@ -200,6 +203,7 @@ class _Training:
             begin = time.monotonic()
             while self.step < total:
                 advance()
+                self.reporter.advance(self.step, "", is_milestone=False)
                 is_log = self.step % training.log_every == 0 or self.step == total
                 is_eval = self.step % eval_every == 0 or self.step == total
                 is_save = self.step % checkpoint_every == 0 or self.step == total
@@ -252,18 +256,18 @@ class _Training:
                     f"{self.step}); {kept} in {self.directory.path}. Lower optimizer.learning_rate, or set "
                     "optimizer.clip_norm."
                 )
-        self._window = getattr(self, "_window", []) + values
+        self.window += values
         self.pending = []
 
     def _pause(self, *, is_log: bool, is_eval: bool, is_save: bool) -> None:
         text = ""
-        if is_log and self._window:
+        if is_log and self.window:
             means = {
-                key: float(np.mean([line[key] for line in self._window]))
+                key: float(np.mean([line[key] for line in self.window]))
                 for key in ("loss", "accuracy", "gradient_norm")
             }
-            means["learning_rate"] = float(self._window[-1]["learning_rate"])
-            self.last_train, self._window = means, []
+            means["learning_rate"] = float(self.window[-1]["learning_rate"])
+            self.last_train, self.window = means, []
             rate = self.clock.images / max(self.clock.training, 1e-9)
             self.directory.append_metrics({"step": self.step, "split": "train", **means, "images_per_second": rate})
             text = f"loss {means['loss']:.3f}  accuracy {means['accuracy']:.1%}  {rate:,.0f} images/s"

@@ -41,6 +41,19 @@ class RunDirectory:
         """The file of metrics, one JSON object a line."""
         return self.path / "metrics.jsonl"
 
+    def check_free(self) -> None:
+        """Check that a new run may be put into the folder.
+
+        Raises:
+            InputError: the folder holds something already.
+        """
+        if (self.path / "config.json").exists():
+            raise InputError(
+                f"`{self.path}` already holds a run. Go on with it by --resume {self.path}, or choose another --out."
+            )
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise InputError(f"`{self.path}` is not an empty folder. Choose another --out.")
+
     def create(self, config: Config) -> None:
         """Make the folder and write the config.
 
@@ -50,12 +63,7 @@ class RunDirectory:
         Raises:
             InputError: the folder holds something already, or cannot be made.
         """
-        if (self.path / "config.json").exists():
-            raise InputError(
-                f"`{self.path}` already holds a run. Go on with it by --resume {self.path}, or choose another --out."
-            )
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise InputError(f"`{self.path}` is not an empty folder. Choose another --out.")
+        self.check_free()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.write_json("config.json", config_to_dict(config))

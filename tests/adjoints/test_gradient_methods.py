@@ -1,5 +1,7 @@
 """`store` and `remat` compute the same discrete gradient, with different memory."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,10 +67,16 @@ def compare_methods(tiny_config, draw_weights, relative_difference, fast_compila
     return compare
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("placement", ["pre", "post"])
-@pytest.mark.parametrize("substep", ["euler", "midpoint"])
-@pytest.mark.parametrize("scheme", ["lie", "lie_reversed", "strang"])
+# Every combination in float64, where a difference cannot hide, and each name once more in float32.
+COMBINATIONS = [
+    *itertools.product(("lie", "lie_reversed", "strang"), ("euler", "midpoint"), ("pre", "post"), ("float64",)),
+    ("lie", "euler", "pre", "float32"),
+    ("lie_reversed", "midpoint", "post", "float32"),
+    ("strang", "midpoint", "pre", "float32"),
+]
+
+
+@pytest.mark.parametrize(("scheme", "substep", "placement", "dtype"), COMBINATIONS)
 def test_remat_computes_the_gradient_of_store(compare_methods, tolerances, scheme, substep, placement, dtype):
     overrides = {
         "splitting.scheme": scheme,

@@ -14,7 +14,7 @@ from ctt.cli.main import main
 
 REMEDY = re.compile(
     r"\b(pass|set it|give|choose|did you mean|check|convert|save it again|scale it|train the run|known|add one|mend"
-    r"|restore|resume|--resume|prepare|such as|must return)\b",
+    r"|restore|resume|--resume|prepare|such as|must return|ctt predict RUN IMAGE)\b",
     re.IGNORECASE,
 )
 CIFAR = "--data.name cifar10 --data.dir"

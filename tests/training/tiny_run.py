@@ -33,10 +33,12 @@ def get_config():
     )
 """
 
-CACHE_SETTINGS = {
+COMPILATION = {
+    "jax_disable_most_optimizations": True,
     "jax_persistent_cache_min_compile_time_secs": 0,
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }
+"""A tiny run is compiled far longer than it runs: compile badly, and each program once a session."""
 
 
 @functools.cache
@@ -47,9 +49,10 @@ def cache_folder() -> str:
 
 @pytest.fixture(scope="session")
 def compilation_cache() -> Iterator[None]:
-    """Jax keeps compiled programs on disk, since a tiny run is compiled longer than it runs."""
-    before = {name: getattr(jax.config, name) for name in ("jax_compilation_cache_dir", *CACHE_SETTINGS)}
-    for name, value in {"jax_compilation_cache_dir": cache_folder(), **CACHE_SETTINGS}.items():
+    """Jax compiles quickly and keeps its programs on disk, in this process."""
+    settings = {"jax_compilation_cache_dir": cache_folder(), **COMPILATION}
+    before = {name: getattr(jax.config, name) for name in settings}
+    for name, value in settings.items():
         jax.config.update(name, value)
     jax_cache.reset_cache()
     yield
@@ -83,6 +86,12 @@ def finished_run(compilation_cache: None, config_file: Path, tmp_path_factory: p
     assert main(["train", str(config_file), "--out", str(out), "--json", str(out.with_name("train.json"))]) == 0
     signal.signal(signal.SIGTERM, handler)
     return out
+
+
+def compilation_environment() -> dict[str, str]:
+    """Return this process's environment with `compilation_cache` for a child."""
+    settings = {"jax_compilation_cache_dir": cache_folder(), **COMPILATION}
+    return os.environ | {name.upper(): str(int(value) if value is True else value) for name, value in settings.items()}
 
 
 def read_summary(run: Path) -> dict[str, Any]:
