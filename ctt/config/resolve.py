@@ -43,7 +43,7 @@ def resolve_config(config: Config) -> Config:
 def _resolve_data(data: DataConfig) -> DataConfig:
     facts = KNOWN_DATASETS.get(data.name.partition("/")[0].partition(":")[0])
     if facts is None:
-        for field in ("image_shape", "num_classes"):
+        for field in ("image_shape", "num_classes", "val_size"):
             if getattr(data, field) is None:
                 raise InputError(
                     f"`data.{field}` must be given for the data set `{data.name}`, got None. Set it in the config "

@@ -41,8 +41,8 @@ None: known for digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped.""
     std: tuple[float, ...] | None = None
     """Standard deviation of each channel, in units of 255, > 0. None: known for the sets above, else 0.25."""
     val_size: int | None = None
-    """Examples held out of the training split for validation, >= 1. None: 10 % of the training split \
-(180 for digits, 5,000 for CIFAR)."""
+    """Examples held out of the training split for validation, >= 1. None: 180 for digits, \
+5,000 for the other sets above."""
     split_seed: int = 0
     """Seed of the held-out split, >= 0; independent of `seed`, so that all runs share their test images."""
     crop_padding: int = 0

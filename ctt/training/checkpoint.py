@@ -16,17 +16,20 @@ class CheckpointStore:
     """The folder `checkpoints/` of a run.
 
     A checkpoint is written beside its final name and renamed, so one that exists is whole; its
-    record holds the sha256 of the saved state, so one that was damaged later is noticed.
+    record holds the sha256 of the saved state and the run's identity, so one that was damaged later or
+    put there from elsewhere is noticed.
     """
 
-    def __init__(self, directory: Path, *, keep: int | None = None):
+    def __init__(self, directory: Path, *, run_id: str, keep: int | None = None):
         """Open the folder.
 
         Args:
             directory: the folder; made at the first save.
+            run_id: tells the run's own checkpoints from those of another run.
             keep: how many of the newest are kept; None: all.
         """
         self.directory = directory.absolute()
+        self._run_id = run_id
         self._keep = keep
         self._manager: ocp.CheckpointManager | None = None
 
@@ -55,7 +58,7 @@ class CheckpointStore:
             step,
             args=ocp.args.Composite(
                 state=ocp.args.StandardSave(state),
-                record=ocp.args.JsonSave({**record, "state_sha256": tree_sha256(state)}),
+                record=ocp.args.JsonSave({**record, "run_id": self._run_id, "state_sha256": tree_sha256(state)}),
             ),
         )
         manager.wait_until_finished()
@@ -81,6 +84,8 @@ class CheckpointStore:
         except Exception as error:  # Orbax, tensorstore and the file system each raise their own kinds.
             reason = " ".join(str(error).split())[:200]
             raise InputError(self._damage(step, f"{type(error).__name__}: {reason}")) from error
+        if record.get("run_id") != self._run_id:
+            raise InputError(self._damage(step, "it was saved by another run"))
         if not is_sound:
             raise InputError(self._damage(step, "its bytes are not the ones that were saved"))
         return state, record

@@ -111,7 +111,6 @@ class _Training:
     def __init__(self, config: Config, out: Path, reporter: Reporter):
         self.config, self.reporter = config, reporter
         self.directory = RunDirectory(out)
-        self.store = CheckpointStore(self.directory.checkpoints, keep=config.training.keep_checkpoints)
         self.clock = _Clock()
         self.pending: list[Metrics] = []
         self.window: list[Metrics] = []
@@ -144,7 +143,14 @@ class _Training:
 
     def _create(self) -> None:
         self.directory.create(self.config)
-        self.directory.write_json("manifest.json", build_manifest(self.dataset))
+        self._open_store(build_manifest(self.dataset))
+
+    def _open_store(self, manifest: dict[str, Any]) -> None:
+        """Write the manifest of a new run, and open its checkpoints."""
+        if not (self.directory.path / "manifest.json").exists():
+            self.directory.write_json("manifest.json", manifest)
+        keep = self.config.training.keep_checkpoints
+        self.store = CheckpointStore(self.directory.checkpoints, run_id=manifest["run_id"], keep=keep)
 
     def _check_same_config(self) -> None:
         then, now = (flatten_config(c) for c in (self.directory.read_config(), self.config))
@@ -157,9 +163,9 @@ class _Training:
             )
 
     def _restore(self) -> None:
-        if not (self.directory.path / "manifest.json").exists():
-            self.directory.write_json("manifest.json", build_manifest(self.dataset))
-        manifest = self.directory.read_json("manifest.json")
+        is_new = not (self.directory.path / "manifest.json").exists()  # Interrupted before its first line.
+        manifest = build_manifest(self.dataset) if is_new else self.directory.read_json("manifest.json")
+        self._open_store(manifest)
         if manifest["data_fingerprint"] != self.dataset.fingerprint:
             raise InputError(
                 f"`{self.directory.path}` was trained on data with the fingerprint "
@@ -213,7 +219,7 @@ class _Training:
                     self.clock.training += time.monotonic() - begin
                     self._pause(is_log=is_log or is_stop, is_eval=is_eval, is_save=is_save or is_stop)
                     begin = time.monotonic()
-                if watch.received is not None and self.step < total:
+                if is_stop and watch.received is not None and self.step < total:
                     self._leave(watch.received)
         finally:
             self.reporter.stop()

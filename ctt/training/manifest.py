@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ def build_manifest(dataset: Dataset) -> dict[str, Any]:
         dataset: the data of the run.
     """
     return {
+        "run_id": uuid.uuid4().hex,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
         "commit": _commit(),
