@@ -56,9 +56,9 @@ def find_value(words: Sequence[str], flag: str) -> str | None:
         words: the words after the command's name.
         flag: the flag, such as ``--resume``.
     """
-    for word, following in zip(words, [*words[1:], None], strict=True):
+    for position, word in enumerate(words):
         if word == flag:
-            return following
+            return words[position + 1] if position + 1 < len(words) else None
         if word.startswith(flag + "="):
             return word.partition("=")[2]
     return None

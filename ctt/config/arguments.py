@@ -64,23 +64,27 @@ def _refuse_unknown_flags(arguments: list[str], default: Any) -> None:
 
 def _refusal(cls: type, arguments: list[str], box: str) -> str:
     """Return what tyro's framed refusal says, in the form of every other refusal."""
-    lines = [line.strip("│╭╮╰╯─ \t") for line in box.splitlines()]
+    lines = [line.strip("│╭╮╰╯─|+- \t") for line in box.splitlines()]
     text = " ".join(line for line in lines if line)
     stray = re.search(r"Unrecognized options: (.*?)(?: For full helptext|$)", text)
     if stray:
         return f"`{stray[1]}` is not expected here: fields are given as --field value. {_HELP}"
-    named = re.search(r"--([\w.-]+)", text)
-    if not named:
+    missing = re.search(r"Missing from (ctt \w+): (\w+)", text)
+    if missing:
+        return f"`{missing[1]}` needs {missing[2]}, such as: {missing[1]} runs/digits_vit. {_HELP}"
+    named = re.search(r"--([A-Za-z][\w.-]*)", text)
+    hint = _hint(cls, named[1].replace("-", "_")) if named else None
+    if named is None or hint is None:
         return f"{text} {_HELP}"
-    path = named[1].replace("-", "_")
-    received = _words_after(named[1], arguments)
-    hint = _hint(cls, path)
+    words = _words_after(named[1], arguments)
+    words = words if get_origin(_without_none(hint)) is tuple else words[:1]
+    received = f"`{' '.join(words)}`" if words else "nothing"
     choices = get_args(hint) if get_origin(hint) is Literal else ()
-    hint_text = f": {suggest(received, choices)}" if choices else ""
-    return f"`{path}` must be {_describe(hint)}, got `{received}`{hint_text}. {_HELP}"
+    choices_text = f": {suggest(words[0] if words else '', choices)}" if choices else ""
+    return f"`{named[1].replace('-', '_')}` must be {_describe(hint)}, got {received}{choices_text}. {_HELP}"
 
 
-def _words_after(flag: str, arguments: list[str]) -> str:
+def _words_after(flag: str, arguments: list[str]) -> list[str]:
     received: list[str] = []
     is_inside = False
     for word in arguments:
@@ -90,15 +94,25 @@ def _words_after(flag: str, arguments: list[str]) -> str:
             received = ([value] if value else []) if is_inside else received
         elif is_inside:
             received.append(word)
-    return " ".join(received)
+    return received
 
 
 def _hint(cls: type, path: str) -> Any:
+    """Return the declared type of a field, or None if there is no such field."""
     hint: Any = cls
     for name in path.split("."):
         hints = get_type_hints(hint)
-        hint = hints[name] if name in hints else get_type_hints(hints["config"])[name]
+        if name not in hints and "config" in hints:
+            hints = get_type_hints(hints["config"])
+        if name not in hints:
+            return None
+        hint = hints[name]
     return hint
+
+
+def _without_none(hint: Any) -> Any:
+    is_union = get_origin(hint) in (Union, types.UnionType)
+    return next(a for a in get_args(hint) if a is not type(None)) if is_union else hint
 
 
 def _describe(hint: Any, *, is_plural: bool = False) -> str:

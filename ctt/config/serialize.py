@@ -54,12 +54,12 @@ def flatten_config(config: Any) -> dict[str, Any]:
 
 def _build(cls: type, values: Any, prefix: str) -> Any:
     if not isinstance(values, dict):
-        raise InputError(f"`{prefix.rstrip('.') or 'config'}` must be an object, got {values!r}.")
+        raise InputError(f"`{prefix.rstrip('.') or 'config'}` must be an object, got {values!r}. Mend the file.")
     hints = get_type_hints(cls)
     arguments = {}
     for name, value in values.items():
         if name not in hints:
-            raise InputError(f"`{prefix}{name}` is not a field of the config: {suggest(name, hints)}.")
+            raise InputError(f"`{prefix}{name}` is not a field of the config: {suggest(name, hints)}. Mend the file.")
         arguments[name] = _convert(hints[name], value, prefix + name)
     return cls(**arguments)
 
@@ -74,20 +74,22 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         return _convert(next(a for a in arguments if a is not type(None)), value, path)
     if origin is Literal:
         if value not in arguments:
-            raise InputError(f"`{path}` must be a known name, got {value!r}: {suggest(str(value), arguments)}.")
+            raise InputError(
+                f"`{path}` must be a known name, got {value!r}: {suggest(str(value), arguments)}. Set it in the config file."
+            )
         return value
     if origin is tuple:
         variadic = len(arguments) == 2 and arguments[1] is Ellipsis
         if not isinstance(value, list | tuple) or not (variadic or len(value) == len(arguments)):
             raise InputError(
-                f"`{path}` must be a list of {'any' if variadic else len(arguments)} values, got {value!r}."
+                f"`{path}` must be a list of {'any' if variadic else len(arguments)} values, got {value!r}. Set it in the config file."
             )
         kinds = arguments[:1] * len(value) if variadic else arguments
         return tuple(_convert(kind, item, path) for kind, item in zip(kinds, value, strict=True))
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not hint:
-        raise InputError(f"`{path}` must be of type {hint.__name__}, got {value!r}.")
+        raise InputError(f"`{path}` must be of type {hint.__name__}, got {value!r}. Set it in the config file.")
     return value
 
 

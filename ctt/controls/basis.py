@@ -56,9 +56,13 @@ class PiecewiseConstant(Basis):
         """Return the indicator of the interval that holds `t`, closed on the left.
 
         Args:
-            t: time in [0, horizon]; the horizon itself belongs to the last interval.
+            t: time in [0, horizon]; a time within round-off of a knot belongs to the interval that begins
+                there, and the horizon itself to the last one.
         """
-        index = jnp.floor(jnp.asarray(t) * self.num_coefficients / self.horizon).astype(int)
+        position = jnp.asarray(t, jnp.result_type(float, t)) * self.num_coefficients / self.horizon
+        # A knot computed as n * dt may fall short of itself by a few units of round-off.
+        slack = 8 * jnp.finfo(position.dtype).eps * (1 + jnp.abs(position))
+        index = jnp.floor(position + slack).astype(int)
         return jax.nn.one_hot(jnp.clip(index, 0, self.num_coefficients - 1), self.num_coefficients)
 
     def steps_per_slice(self, steps: int) -> int:

@@ -57,7 +57,9 @@ def rollout(
     theta0 = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), controls)
     cost0 = None
     if running_cost is not None:
-        shapes = jax.eval_shape(lambda u, theta: running_cost(jnp.int32(0), u, step(u, theta, 0), theta), u0, theta0)
+        shapes = jax.eval_shape(
+            lambda u, theta: running_cost(jnp.int32(0), u, step(u, theta, jnp.int32(0)), theta), u0, theta0
+        )
         cost0 = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     (u, costs), _ = _scan(lambda carry, x: (body(carry, x), None), (u0, cost0), controls, steps_per_slice)
     return u, costs

@@ -97,7 +97,8 @@ def count_steps(config: TrainingConfig, num_train: int) -> int:
     Raises:
         InputError: the batch is larger than the training split, or the run has no step.
     """
-    total = config.steps or round(config.epochs * steps_per_epoch(num_train, config.batch_size))
+    per_epoch = steps_per_epoch(num_train, config.batch_size)
+    total = config.steps or round(config.epochs * per_epoch)
     if total < 1:
         raise InputError(
             f"`training.epochs` must give at least one step, got {config.epochs}. Pass more, or --training.steps."
