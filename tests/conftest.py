@@ -63,7 +63,7 @@ def tiny_config() -> Callable[..., Config]:
 
     def make(overrides: dict[str, Any] | None = None) -> Config:
         config = Config(
-            data=DataConfig(name="tiny", image_shape=(4, 6, 1), num_classes=3, mean=(0.3,), std=(0.4,)),
+            data=DataConfig(name="tiny", image_shape=(4, 6, 1), num_classes=3, val_size=5, mean=(0.3,), std=(0.4,)),
             model=ModelConfig(patch_size=2, width=8, num_heads=2, feedforward_width=12),
             normalization=NormalizationConfig(eps=1e-5),
             splitting=SplittingConfig(steps=2),

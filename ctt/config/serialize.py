@@ -75,15 +75,15 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
     if origin is Literal:
         if value not in arguments:
             raise InputError(
-                f"`{path}` must be a known name, got {value!r}: {suggest(str(value), arguments)}. Set it in the config file."
+                f"`{path}` must be a known name, got {value!r}: {suggest(str(value), arguments)}. "
+                "Set it in the config file."
             )
         return value
     if origin is tuple:
         variadic = len(arguments) == 2 and arguments[1] is Ellipsis
         if not isinstance(value, list | tuple) or not (variadic or len(value) == len(arguments)):
-            raise InputError(
-                f"`{path}` must be a list of {'any' if variadic else len(arguments)} values, got {value!r}. Set it in the config file."
-            )
+            count = "any" if variadic else len(arguments)
+            raise InputError(f"`{path}` must be a list of {count} values, got {value!r}. Set it in the config file.")
         kinds = arguments[:1] * len(value) if variadic else arguments
         return tuple(_convert(kind, item, path) for kind, item in zip(kinds, value, strict=True))
     if hint is float and isinstance(value, int) and not isinstance(value, bool):

@@ -51,7 +51,7 @@ def cache_folder() -> str:
 def compilation_cache() -> Iterator[None]:
     """Jax compiles quickly and keeps its programs on disk, in this process."""
     settings = {"jax_compilation_cache_dir": cache_folder(), **COMPILATION}
-    before = {name: getattr(jax.config, name) for name in settings}
+    before = {name: jax.config.values[name] for name in settings}
     for name, value in settings.items():
         jax.config.update(name, value)
     jax_cache.reset_cache()
