@@ -1,12 +1,14 @@
 """What all commands share: their common flags, the config behind the words, and `--json`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+from rich.console import Console
+from rich.table import Table
 
 from ctt.config.arguments import parse_arguments
 from ctt.config.error import InputError
@@ -96,6 +98,25 @@ def parse(cls: type, words: Sequence[str], *, default: Any, command: str, descri
         InputError: see `ctt.config.arguments.parse_arguments`.
     """
     return parse_arguments(cls, list(words), default=default, prog=f"ctt {command}", description=description)
+
+
+def print_values(title: str, rows: Mapping[str, str]) -> None:
+    """Print names and values: a table on a terminal, plain lines elsewhere.
+
+    Args:
+        title: what they are of.
+        rows: a text for each name.
+    """
+    console = Console()
+    if not console.is_terminal:
+        print("\n".join([title, *(f"  {name}: {value}" for name, value in rows.items())]))
+        return
+    table = Table(title=title, show_header=False)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        table.add_row(name, value)
+    console.print(table)
 
 
 def write_json(path: Path | None, values: dict[str, Any]) -> None:

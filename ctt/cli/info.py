@@ -6,10 +6,7 @@ ctt info configs/cifar10_vit.py --splitting.scheme strang
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from ctt.cli.command import CommonArguments, ConfigFile, FlatConfig, default_config, parse, write_json
+from ctt.cli.command import CommonArguments, ConfigFile, FlatConfig, default_config, parse, print_values, write_json
 from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config
 
@@ -45,14 +42,13 @@ def run(words: list[str]) -> int:
 
 
 def _print_footprint(config: Config, footprint: dict[str, Any]) -> None:
-    table = Table(title=config.name, show_header=False)
+    rows = {}
     for key, value in footprint.items():
         if isinstance(value, dict):
-            for name, part in value.items():
-                table.add_row(f"  {name}", _format(key, part))
+            rows |= {f"  {name}": _format(key, part) for name, part in value.items()}
         else:
-            table.add_row(key.replace("_", " "), _format(key, value))
-    Console().print(table)
+            rows[key.replace("_", " ")] = _format(key, value)
+    print_values(str(config.name), rows)
 
 
 def _format(key: str, value: Any) -> str:

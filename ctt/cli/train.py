@@ -9,9 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from ctt.cli.command import (
     CommonArguments,
     ConfigFile,
@@ -20,6 +17,7 @@ from ctt.cli.command import (
     find_config_file,
     find_value,
     parse,
+    print_values,
     write_json,
 )
 from ctt.config.resolve import resolve_config
@@ -76,9 +74,9 @@ def run(words: list[str]) -> int:
 
 
 def _print_summary(config: Config, summary: dict[str, Any], out: Path) -> None:
-    table = Table(title=f"{config.name} ({config.splitting.scheme} + {config.splitting.substep})", show_header=False)
-    for key, value in summary.items():
-        table.add_row(key, f"{value:,.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value}")
-    console = Console()
-    console.print(table)
-    console.print(f"Run directory: {out}. Measure it again by: ctt eval {out}", highlight=False, soft_wrap=True)
+    rows = {
+        key: f"{value:,.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+        for key, value in summary.items()
+    }
+    print_values(f"{config.name} ({config.splitting.scheme} + {config.splitting.substep})", rows)
+    print(f"Run directory: {out}. Measure it again by: ctt eval {out}")

@@ -114,9 +114,9 @@ class _Training:
         self.directory = RunDirectory(out)
         self.clock = _Clock()
         self.pending: list[Metrics] = []
-        self.window: list[Metrics] = []
+        self.window: list[dict[str, float]] = []
         self.last_train: dict[str, float] = {}
-        self.step = 0
+        self.step, self.measured_step = 0, -1
 
     def run(self, dataset: Dataset | None, *, resume: bool) -> dict[str, Any]:
         if resume:
@@ -165,7 +165,7 @@ class _Training:
 
     def _restore(self) -> None:
         is_new = not (self.directory.path / "manifest.json").exists()  # Interrupted before its first line.
-        manifest = build_manifest(self.dataset) if is_new else self.directory.read_json("manifest.json")
+        manifest = build_manifest(self.dataset) if is_new else self.directory.read_manifest()
         self._open_store(manifest)
         if manifest["data_fingerprint"] != self.dataset.fingerprint:
             raise InputError(
@@ -179,7 +179,7 @@ class _Training:
         if self.store.latest_step() is not None:
             record, meta = self.store.restore(jax.eval_shape(lambda: state_record(self.state)))
             self.state = state_from_record(record, self.state)
-            self.step, self.last_train = int(self.state.step), meta["last_train"]
+            self.step, self.last_train, self.window = int(self.state.step), meta["last_train"], meta["window"]
             self.clock = _Clock(**meta["clock"])
         self.directory.rewind_metrics(self.step)
         self.reporter.say(f"Resuming {self.directory.path} at step {self.step} of {self.total}.")
@@ -218,7 +218,7 @@ class _Training:
                 if is_log or is_eval or is_save or is_stop:
                     self._flush()
                     self.clock.training += time.monotonic() - begin
-                    self._pause(is_log=is_log or is_stop, is_eval=is_eval, is_save=is_save or is_stop)
+                    self._pause(is_log=is_log, is_eval=is_eval, is_save=is_save or is_stop)
                     begin = time.monotonic()
                 if is_stop and watch.received is not None and self.step < total:
                     self._leave(watch.received)
@@ -254,26 +254,18 @@ class _Training:
         values = jax.device_get(self.pending)
         for offset, line in enumerate(values):
             if not (math.isfinite(line["loss"]) and math.isfinite(line["gradient_norm"])):
-                newest = self.store.latest_step()
-                kept = (
-                    f"the checkpoint of step {newest} is kept" if newest is not None else "no checkpoint was saved yet"
-                )
                 raise NonFiniteError(
                     f"The loss or gradient is not finite at step {first + offset} (seen between steps {first} and "
-                    f"{self.step}); {kept} in {self.directory.path}. Lower optimizer.learning_rate, or set "
-                    "optimizer.clip_norm."
+                    f"{self.step}); {self._remedy()}"
                 )
-        self.window += values
+        self.window += [{key: float(value) for key, value in line.items()} for line in values]
         self.pending = []
 
     def _pause(self, *, is_log: bool, is_eval: bool, is_save: bool) -> None:
         text = ""
         if is_log and self.window:
-            means = {
-                key: float(np.mean([line[key] for line in self.window]))
-                for key in ("loss", "accuracy", "gradient_norm")
-            }
-            means["learning_rate"] = float(self.window[-1]["learning_rate"])
+            means = {key: float(np.mean([line[key] for line in self.window])) for key in self.window[0]}
+            means["learning_rate"] = self.window[-1]["learning_rate"]
             self.last_train, self.window = means, []
             rate = self.clock.images / max(self.clock.training, 1e-9)
             self.directory.append_metrics({"step": self.step, "split": "train", **means, "images_per_second": rate})
@@ -284,22 +276,33 @@ class _Training:
             self._save()
         self.reporter.advance(self.step, text, is_milestone=is_log)
 
-    def _evaluate_on(self, split: str) -> Any:
+    def _evaluate_on(self, split: str) -> None:
         result = self.evaluate(self.state.params, self.dataset.split(split))
+        self._require_finite(result.loss)
+        self.measured_step = self.step
         line = {"step": self.step, "split": split, "loss": result.loss, "accuracy": result.accuracy}
         self.directory.append_metrics(line)
         self.reporter.say(f"step {self.step}: {split} loss {result.loss:.3f}, {split} accuracy {result.accuracy:.2%}")
-        return result
 
     def _save(self) -> None:
-        is_finite = jax.tree.reduce(lambda a, x: a and bool(jnp.all(jnp.isfinite(x))), self.state.params, True)
-        if not is_finite:
-            raise NonFiniteError(
-                f"A weight is not finite after step {self.step}; the last good checkpoint in "
-                f"{self.directory.path} is kept. Lower optimizer.learning_rate."
-            )
-        self.store.save(
-            self.step, state_record(self.state), {"last_train": self.last_train, "clock": self.clock.record()}
+        """Save the state, after a look at whether training could go on from it."""
+        if self.measured_step != self.step:
+            num_some = min(len(self.dataset.val.labels), self.config.training.eval_batch_size)
+            some = self.dataset.val.select(np.arange(num_some))
+            self._require_finite(self.evaluate(self.state.params, some).loss)
+        record = {"last_train": self.last_train, "window": self.window, "clock": self.clock.record()}
+        self.store.save(self.step, state_record(self.state), record)
+
+    def _require_finite(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise NonFiniteError(f"The loss on val is not finite after step {self.step}; {self._remedy()}")
+
+    def _remedy(self) -> str:
+        newest = self.store.latest_step()
+        kept = f"the checkpoint of step {newest} is kept" if newest is not None else "no checkpoint was saved yet"
+        return (
+            f"{kept} in {self.directory.path}. Start a new run with a lower optimizer.learning_rate, or with "
+            "optimizer.clip_norm."
         )
 
     def _leave(self, signum: int) -> None:

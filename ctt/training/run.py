@@ -99,6 +99,18 @@ class RunDirectory:
             raise InputError(f"`{self.path / name}` must hold a JSON object. Restore the file.")
         return values
 
+    def read_manifest(self) -> dict[str, Any]:
+        """Return the manifest.
+
+        Raises:
+            InputError: it is missing, or lacks something that every manifest has.
+        """
+        manifest = self.read_json("manifest.json")
+        for key in ("run_id", "data_fingerprint", "class_names"):
+            if key not in manifest:
+                raise InputError(f"`{self.path / 'manifest.json'}` must have the key {key}. Restore the file.")
+        return manifest
+
     def write_json(self, name: str, values: dict[str, Any]) -> None:
         """Write one of the JSON files, whole or not at all.
 
@@ -214,7 +226,7 @@ class Run:
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """Versions, devices, data fingerprint and class names."""
-        return RunDirectory(self.path).read_json("manifest.json")
+        return RunDirectory(self.path).read_manifest()
 
 
 def load_run(path: str | Path) -> Run:
@@ -230,7 +242,7 @@ def load_run(path: str | Path) -> Run:
     config = directory.read_config()
     model = build_model(config)
     template = jax.eval_shape(lambda: state_record(build_update(config, model, 2)[0]))
-    store = CheckpointStore(directory.checkpoints, run_id=directory.read_json("manifest.json")["run_id"])
+    store = CheckpointStore(directory.checkpoints, run_id=directory.read_manifest()["run_id"])
     record, _ = store.restore(template)
     params = nnx.state(model, nnx.Param)
     nnx.replace_by_pure_dict(params, record["params"])
