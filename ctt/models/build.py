@@ -40,7 +40,22 @@ def build_model(config: Config, seed: int | None = None) -> ViT:
             "`model.dtype` must be float32 or bfloat16 unless jax computes in 64 bits, got 'float64'. Set the "
             "environment variable JAX_ENABLE_X64=1."
         )
-    return MODELS[config.model.name](config, key=initial_key(config.seed if seed is None else seed))
+    key = initial_key(config.seed if seed is None else seed)
+    return _initialize(lambda key: MODELS[config.model.name](config, key=key), key)
+
+
+def _initialize(make: Callable[[jax.Array], ViT], key: jax.Array) -> ViT:
+    """Return ``make(key)``, its initial weights drawn by one compiled program.
+
+    The program runs once, so on a CPU it is compiled without optimisation: a fifth of the time of drawing
+    array by array. Values do not depend on the backend's options beyond round-off.
+    """
+    if isinstance(key, jax.core.Tracer):  # Inside somebody's jit or eval_shape.
+        return make(key)
+    options = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else {}
+    structure = nnx.graphdef(nnx.eval_shape(make, key))
+    draw = jax.jit(lambda key: nnx.state(make(key)), compiler_options=options)
+    return nnx.merge(structure, draw(key))
 
 
 def initial_key(seed: int) -> jax.Array:

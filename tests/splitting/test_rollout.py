@@ -72,7 +72,6 @@ def test_a_running_cost_may_be_a_python_number(controls, u0):
     assert float(rollout(step, controls, u0, lambda n, u, v, theta: 0.5)[1]) == 0.5 * SLICES
 
 
-@pytest.mark.xfail(strict=True, reason="`rollout` finds the shape of the costs with step(u, theta, 0), 0 a Python int")
 def test_a_step_sees_its_number_as_an_array_with_a_running_cost_too(controls, u0):
     def use_number(u, theta, n):
         return jax.tree.map(lambda x: x + n.astype(x.dtype), u)
