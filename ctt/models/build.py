@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import jax
 from flax import nnx
+from jax.core import Tracer
 
 from ctt.config.error import InputError
 from ctt.config.resolve import resolve_config
@@ -50,7 +51,7 @@ def _initialize(make: Callable[[jax.Array], ViT], key: jax.Array) -> ViT:
     The program runs once, so on a CPU it is compiled without optimisation: a fifth of the time of drawing
     array by array. Values do not depend on the backend's options beyond round-off.
     """
-    if isinstance(key, jax.core.Tracer):  # Inside somebody's jit or eval_shape.
+    if isinstance(key, Tracer):  # Inside somebody's jit or eval_shape.
         return make(key)
     options = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else {}
     structure = nnx.graphdef(nnx.eval_shape(make, key))

@@ -65,23 +65,6 @@ def _write_images(folder: Path) -> None:
     Image.new("L", (100, 100)).save(folder / "bomb.png")
 
 
-TYRO = "KeyError where the encoding of stdout is not spelt `utf-8`, since tyro then frames its refusal with dashes"
-DEFECTS = {
-    "text_for_an_integer": TYRO,
-    "text_for_a_number": TYRO,
-    "two_of_three_values": TYRO,
-    "value_missing": TYRO,
-    "unknown_scheme": TYRO,
-    "unknown_scheme_of_info": TYRO,
-    "eval_on_an_unknown_split": TYRO,
-    "no_config": "ValueError of zip where there are no words",
-    "batch_above_split": "with `training.steps` given, the batch is checked after the run directory is made",
-    "config_with_a_wrong_type": "no way out in the message",
-    "eval_without_run": "KeyError instead of a sentence",
-    "predict_without_run": "KeyError instead of a sentence",
-}
-"""Bad input that is not refused as it should be, and why."""
-
 BAD_INPUT = {
     # What is run.
     "unknown_field": ("train tiny.py --splitting.stesp 3", ["--splitting.stesp", "--splitting.steps"]),
@@ -166,13 +149,7 @@ BAD_INPUT = {
 }
 
 
-def _cases():
-    for name, case in BAD_INPUT.items():
-        marks = [pytest.mark.xfail(strict=True, reason=DEFECTS[name])] if name in DEFECTS else []
-        yield pytest.param(*case, id=name, marks=marks)
-
-
-@pytest.mark.parametrize(("words", "fragments"), list(_cases()))
+@pytest.mark.parametrize(("words", "fragments"), BAD_INPUT.values(), ids=BAD_INPUT.keys())
 def test_bad_input_is_refused_in_one_sentence_and_nothing_is_written(words, fragments, workplace, capsys):
     before = hash_tree(workplace)
     status = main(words.split())
