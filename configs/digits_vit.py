@@ -3,7 +3,8 @@
     ctt train configs/digits_vit.py
     ctt train configs/digits_vit.py --splitting.scheme strang
 
-Four time steps with step 1: with lie + euler this is the ordinary pre-norm ViT of four layers.
+Four time steps of length 1: with lie + euler this is the ordinary pre-norm ViT of four layers. Expected: 98 to 99 % on
+test, in about a minute on two CPU cores (RESULTS.md has the record).
 """
 
 from ctt.config import Config, DataConfig, ModelConfig, OptimizerConfig, SplittingConfig, TrainingConfig
@@ -12,8 +13,8 @@ from ctt.config import Config, DataConfig, ModelConfig, OptimizerConfig, Splitti
 def get_config() -> Config:
     return Config(
         data=DataConfig(name="digits"),
-        model=ModelConfig(patch_size=2, width=64, num_heads=4, feedforward_width=128, dropout=0.1),
+        model=ModelConfig(patch_size=4, width=64, num_heads=4, feedforward_width=128, dropout=0.2),
         splitting=SplittingConfig(scheme="lie", substep="euler", steps=4),
         optimizer=OptimizerConfig(learning_rate=4e-3, weight_decay=1.0),
-        training=TrainingConfig(epochs=42, batch_size=64),
+        training=TrainingConfig(epochs=84, batch_size=64, log_every=100),
     )
