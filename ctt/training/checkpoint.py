@@ -1,5 +1,7 @@
 """Checkpoints by Orbax: atomic, the newest few kept, verified when read."""
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +18,7 @@ class CheckpointStore:
     """The folder `checkpoints/` of a run.
 
     A checkpoint is written beside its final name and renamed, so one that exists is whole; its
-    record holds the sha256 of the saved state and the run's identity, so one that was damaged later or
+    record holds the sha256 of all that was saved and the run's identity, so one that was damaged later or
     put there from elsewhere is noticed.
     """
 
@@ -58,7 +60,7 @@ class CheckpointStore:
             step,
             args=ocp.args.Composite(
                 state=ocp.args.StandardSave(state),
-                record=ocp.args.JsonSave({**record, "run_id": self._run_id, "state_sha256": tree_sha256(state)}),
+                record=ocp.args.JsonSave({**record, "run_id": self._run_id, "sha256": self._digest(state, record)}),
             ),
         )
         manager.wait_until_finished()
@@ -80,15 +82,21 @@ class CheckpointStore:
         try:
             restored = self._open().restore(step, args=args)
             state, record = restored["state"], restored["record"]
-            is_sound = record["state_sha256"] == tree_sha256(state)
+            run_id, digest = record.pop("run_id"), record.pop("sha256")
+            is_sound = digest == self._digest(state, record)
         except Exception as error:  # Orbax, tensorstore and the file system each raise their own kinds.
             reason = " ".join(str(error).split())[:200]
             raise InputError(self._damage(step, f"{type(error).__name__}: {reason}")) from error
-        if record.get("run_id") != self._run_id:
+        if run_id != self._run_id:
             raise InputError(self._damage(step, "it was saved by another run"))
         if not is_sound:
             raise InputError(self._damage(step, "its bytes are not the ones that were saved"))
         return state, record
+
+    @staticmethod
+    def _digest(state: Any, record: dict[str, Any]) -> str:
+        text = json.dumps(record, sort_keys=True) + tree_sha256(state)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def _damage(self, step: int, reason: str) -> str:
         others = [str(s) for s in self._open().all_steps() if s != step]

@@ -68,7 +68,7 @@ def build_update(config: Config, model: nnx.Module, total_steps: int) -> tuple[T
         metrics = {
             "loss": value,
             "accuracy": accuracy,
-            "gradient_norm": optax.global_norm(gradient),
+            "gradient_norm": optax.tree.norm(gradient),
             "learning_rate": jnp.asarray(schedule(state.step)),
         }
         return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
