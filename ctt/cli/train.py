@@ -48,7 +48,7 @@ def run(words: list[str]) -> int:
     """
     resume = find_value(words, "--resume")
     if resume is not None and find_config_file(words) is None:
-        from ctt.training.run import RunDirectory
+        from ctt.training.directory import RunDirectory
 
         default = RunDirectory(resume).read_config()
     else:
@@ -60,9 +60,9 @@ def run(words: list[str]) -> int:
 
     # Imported late, so that help and refusals do not wait for jax.
     from ctt.config.error import InputError
+    from ctt.training.directory import free_directory
     from ctt.training.loop import train
     from ctt.training.progress import build_reporter
-    from ctt.training.run import free_directory
 
     if arguments.resume is not None and arguments.out is not None and arguments.out != arguments.resume:
         raise InputError("Give --resume DIR or --out DIR, not both: a resumed run goes on in its own folder.")

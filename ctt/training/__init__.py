@@ -5,6 +5,6 @@
 * `loop`: from data to summary, on the host.
 * `evaluate`: loss and accuracy on a split.
 * `checkpoint`, `digest`: saved states, verified when read.
-* `run`, `manifest`: the files of a run directory.
+* `directory`, `manifest`: the files of a run directory; `run`: a trained run, loaded.
 * `interruption`, `progress`: signals, and what a person sees.
 """

@@ -21,12 +21,12 @@ from ctt.data.source import load_dataset
 from ctt.models.build import build_model, count_parameters
 from ctt.training.checkpoint import CheckpointStore
 from ctt.training.digest import tree_sha256
+from ctt.training.directory import RunDirectory
 from ctt.training.evaluate import build_evaluator
 from ctt.training.interruption import Interrupted, SignalWatch, watch_signals
 from ctt.training.manifest import build_manifest, environment_changes
 from ctt.training.progress import Reporter, SilentReporter
-from ctt.training.run import RunDirectory, state_from_record, state_record
-from ctt.training.state import Batch, TrainState
+from ctt.training.state import Batch, TrainState, state_from_record, state_record
 from ctt.training.step import Metrics, build_update
 
 FREE_ON_RESUME = frozenset(

@@ -1,10 +1,12 @@
 """What changes from one update to the next."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
+from flax import nnx
 
 from ctt.typing import Array, Int, Labels, PyTree, UInt8
 
@@ -47,3 +49,31 @@ def init_state(params: PyTree, optimizer: optax.GradientTransformation) -> Train
         optimizer: the optimiser.
     """
     return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
+
+
+def state_record(state: TrainState) -> dict[str, Any]:
+    """Return a training state as plain nested dictionaries, the form that checkpoints hold.
+
+    Args:
+        state: a training state, abstract or not.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(state.opt_state)
+    return {
+        "step": state.step,
+        "params": nnx.to_pure_dict(state.params),
+        "opt_state": {jax.tree_util.keystr(path): leaf for path, leaf in leaves},
+    }
+
+
+def state_from_record(record: dict[str, Any], template: TrainState) -> TrainState:
+    """Return the training state of `state_record`.
+
+    Args:
+        record: nested dictionaries of arrays.
+        template: a state of the same structure.
+    """
+    params = jax.tree.map(lambda x: x, template.params)
+    nnx.replace_by_pure_dict(params, record["params"])
+    leaves, structure = jax.tree_util.tree_flatten_with_path(template.opt_state)
+    opt_state = jax.tree.unflatten(structure, [record["opt_state"][jax.tree_util.keystr(path)] for path, _ in leaves])
+    return TrainState(record["step"], params, opt_state)

@@ -16,7 +16,8 @@ from ctt.config.arguments import parse_arguments
 from ctt.config.resolve import resolve_config
 from ctt.models.build import build_model
 from ctt.training.checkpoint import CheckpointStore
-from ctt.training.run import RunDirectory, state_record
+from ctt.training.directory import RunDirectory
+from ctt.training.state import state_record
 from ctt.training.step import build_update
 
 ESSENTIAL = {

@@ -1,0 +1,164 @@
+"""The files of a run directory, and how they are read and written."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ctt.config.error import InputError
+from ctt.config.schema import Config
+from ctt.config.serialize import config_from_dict, config_to_dict
+
+
+class RunDirectory:
+    """The files of one run: `config.json`, `manifest.json`, `metrics.jsonl`, `summary.json`, `checkpoints/`."""
+
+    def __init__(self, path: str | Path):
+        """Name a run directory; nothing is read or written.
+
+        Args:
+            path: the folder.
+        """
+        self.path = Path(path)
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def metrics(self) -> Path:
+        """The file of metrics, one JSON object a line."""
+        return self.path / "metrics.jsonl"
+
+    def check_free(self) -> None:
+        """Check that a new run may be put into the folder.
+
+        Raises:
+            InputError: the folder holds something already.
+        """
+        if (self.path / "config.json").exists():
+            raise InputError(
+                f"`{self.path}` already holds a run. Go on with it by --resume {self.path}, or choose another --out."
+            )
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise InputError(f"`{self.path}` is not an empty folder. Choose another --out.")
+
+    def create(self, config: Config) -> None:
+        """Make the folder and write the config.
+
+        Args:
+            config: a resolved config.
+
+        Raises:
+            InputError: the folder holds something already, or cannot be made.
+        """
+        self.check_free()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.write_json("config.json", config_to_dict(config))
+        except OSError as error:
+            raise InputError(f"`{self.path}` cannot be written ({error.strerror}). Choose another --out.") from error
+
+    def read_config(self) -> Config:
+        """Return the resolved config of the run.
+
+        Raises:
+            InputError: the folder is no run directory, or its config cannot be read.
+        """
+        if not (self.path / "config.json").is_file():
+            raise InputError(
+                f"`{self.path}` is not a run directory: it has no config.json. Give the folder that `ctt train` made."
+            )
+        return config_from_dict(self.read_json("config.json"))
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Return one of the JSON files.
+
+        Args:
+            name: its name.
+
+        Raises:
+            InputError: it is missing or no JSON object.
+        """
+        try:
+            values = json.loads((self.path / name).read_text())
+        except (OSError, ValueError) as error:
+            raise InputError(f"`{self.path / name}` cannot be read ({error}). Restore the file.") from error
+        if not isinstance(values, dict):
+            raise InputError(f"`{self.path / name}` must hold a JSON object. Restore the file.")
+        return values
+
+    def read_manifest(self) -> dict[str, Any]:
+        """Return the manifest.
+
+        Raises:
+            InputError: it is missing, or lacks something that every manifest has.
+        """
+        manifest = self.read_json("manifest.json")
+        for key in ("run_id", "data_fingerprint", "class_names"):
+            if key not in manifest:
+                raise InputError(f"`{self.path / 'manifest.json'}` must have the key {key}. Restore the file.")
+        return manifest
+
+    def write_json(self, name: str, values: dict[str, Any]) -> None:
+        """Write one of the JSON files, whole or not at all.
+
+        Args:
+            name: its name.
+            values: JSON values.
+        """
+        write_atomically(self.path / name, json.dumps(values, indent=2) + "\n")
+
+    def append_metrics(self, line: dict[str, Any]) -> None:
+        """Append one line to the metrics.
+
+        Args:
+            line: `step`, `split` and values.
+        """
+        with self.metrics.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Return the lines of the metrics; a last line cut short is left out."""
+        lines = []
+        for text in self.metrics.read_text().splitlines() if self.metrics.exists() else []:
+            try:
+                lines.append(json.loads(text))
+            except ValueError:
+                continue
+        return lines
+
+    def rewind_metrics(self, step: int) -> None:
+        """Drop the lines after a step, which are about to be made again.
+
+        Args:
+            step: the step that training goes on from.
+        """
+        kept = [line for line in self.read_metrics() if line["step"] <= step]
+        write_atomically(self.metrics, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file, whole or not at all.
+
+    Args:
+        path: the file.
+        text: its new content.
+    """
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    os.replace(partial, path)
+
+
+def free_directory(name: str, root: str | Path = "runs") -> Path:
+    """Return ``root/name``, or the first of ``root/name-2``, ``root/name-3``, ... that does not exist.
+
+    Args:
+        name: name of the run.
+        root: folder of all runs.
+    """
+    candidate, number = Path(root) / name, 2
+    while candidate.exists():
+        candidate, number = Path(root) / f"{name}-{number}", number + 1
+    return candidate
