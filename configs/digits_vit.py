@@ -16,5 +16,5 @@ def get_config() -> Config:
         model=ModelConfig(patch_size=4, width=64, num_heads=4, feedforward_width=128, dropout=0.2),
         splitting=SplittingConfig(scheme="lie", substep="euler", steps=4),
         optimizer=OptimizerConfig(learning_rate=4e-3, weight_decay=1.0),
-        training=TrainingConfig(epochs=84, batch_size=64, log_every=100),
+        training=TrainingConfig(epochs=84, batch_size=64, eval_batch_size=180, log_every=100),
     )

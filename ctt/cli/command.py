@@ -1,6 +1,7 @@
 """What all commands share: their common flags, the config behind the words, and `--json`."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ class CommonArguments:
     """Flags of every command."""
 
     json: Path | None = None
-    """Also write what is printed to this file, as JSON."""
+    """Also write what is printed to this file, as JSON; its folder is made if need be."""
     debug: bool = False
     """Show tracebacks."""
 
@@ -97,7 +98,18 @@ def parse(cls: type, words: Sequence[str], *, default: Any, command: str, descri
     Raises:
         InputError: see `ctt.config.arguments.parse_arguments`.
     """
-    return parse_arguments(cls, list(words), default=default, prog=f"ctt {command}", description=description)
+    arguments = parse_arguments(cls, list(words), default=default, prog=f"ctt {command}", description=description)
+    _check_json(arguments.json)
+    return arguments
+
+
+def _check_json(path: Path | None) -> None:
+    """Refuse a file that cannot be written before the work, not after it."""
+    if path is None:
+        return
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise InputError(f"`--json` must be a file that can be written, got `{path}`. Choose another path.")
 
 
 def print_values(title: str, rows: Mapping[str, str]) -> None:

@@ -3,6 +3,7 @@
 ctt info configs/cifar10_vit.py --splitting.scheme strang
 """
 
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,10 +36,14 @@ def run(words: list[str]) -> int:
 
     from ctt.reports.footprint import measure_footprint
 
+    print("Compiling one update, to see its memory; nothing is run.", file=sys.stderr)
     footprint = measure_footprint(config)
     _print_footprint(config, footprint)
     write_json(arguments.json, footprint)
     return 0
+
+
+_LABELS = {"forward_flops": "FLOPs forward, one image", "update_flops": "FLOPs of an update, one batch"}
 
 
 def _print_footprint(config: Config, footprint: dict[str, Any]) -> None:
@@ -47,7 +52,7 @@ def _print_footprint(config: Config, footprint: dict[str, Any]) -> None:
         if isinstance(value, dict):
             rows |= {f"  {name}": _format(key, part) for name, part in value.items()}
         else:
-            rows[key.replace("_", " ")] = _format(key, value)
+            rows[_LABELS.get(key, key.replace("_", " "))] = _format(key, value)
     print_values(str(config.name), rows)
 
 
@@ -55,5 +60,5 @@ def _format(key: str, value: Any) -> str:
     if key.endswith("bytes"):
         return f"{value / 2**20:,.1f} MiB"
     if key.endswith("flops"):
-        return f"{value / 1e9:,.3f} GFLOP"
+        return f"{value / 1e9:,.3f} GFLOP" if value >= 1e9 else f"{value / 1e6:,.3f} MFLOP"
     return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,6 +1,7 @@
 """``ctt COMMAND``: dispatch, exit statuses, and messages without tracebacks."""
 
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ COMMANDS = {
 }
 """Commands, each a module of this package with a function `run`, and what the help says of them."""
 
-_STATUS_INPUT, _STATUS_TERMINATED = 2, 143
+_STATUS_INPUT, _STATUS_PIPE, _STATUS_TERMINATED = 2, 141, 143
 
 
 def usage() -> str:
@@ -31,9 +32,9 @@ def usage() -> str:
             "",
             *lines,
             "",
-            "ctt COMMAND --help shows every field with its default and meaning.",
+            "ctt COMMAND --help shows every flag with its default and meaning: for train and info, every field.",
             "Every command takes --json FILE (write there what is printed) and --debug (show tracebacks).",
-            "Exit status: 0 done, 1 a check does not hold, 2 wrong input, 130 or 143 interrupted after a checkpoint.",
+            "Exit status: 0 done, 1 a check does not hold or training diverged, 2 wrong input, 130 or 143 interrupted.",
         ]
     )
 
@@ -48,6 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status = _dispatch(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has gone, as in `ctt ... | head`; Python must not complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _STATUS_PIPE
+    return status
+
+
+def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage())
         return 0 if words else _STATUS_INPUT
@@ -74,6 +86,8 @@ def _run(name: str, words: list[str]) -> int:
         return _fail(f"ctt {name}: {error}", error.exit_status)
     except KeyboardInterrupt:
         return _fail(f"ctt {name}: interrupted.", 128 + signal.SIGINT)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         if "--debug" in words:
             raise

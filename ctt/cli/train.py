@@ -5,6 +5,7 @@ CONFIG is a Python file with get_config(); every field of it can be overridden:
   ctt train --resume runs/digits_vit
 """
 
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,4 +80,4 @@ def _print_summary(config: Config, summary: dict[str, Any], out: Path) -> None:
         for key, value in summary.items()
     }
     print_values(f"{config.name} ({config.splitting.scheme} + {config.splitting.substep})", rows)
-    print(f"Run directory: {out}. Measure it again by: ctt eval {out}")
+    print(f"Run directory: {out}. Measure it again by: ctt eval {shlex.quote(str(out))}")

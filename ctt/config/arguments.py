@@ -47,6 +47,8 @@ def parse_arguments(cls: type[T], arguments: list[str], *, default: T, prog: str
 def _refuse_unknown_flags(arguments: list[str], default: Any) -> None:
     known: dict[str, str] = {}
     for path, value in flatten_config(default).items():
+        if path == "config_file":
+            continue  # A word of its own, without a flag.
         path = path.removeprefix("config.")
         known[path.replace("_", "-")] = path
         if isinstance(value, bool):
@@ -58,8 +60,8 @@ def _refuse_unknown_flags(arguments: list[str], default: Any) -> None:
         flag = word[2:].partition("=")[0].replace("_", "-")
         if flag not in known and flag != "help":
             near = suggest(flag, known).partition("Known:")[0].replace("`", "", 2).strip().rstrip("?")
-            near = f"{near.replace('did you mean ', 'did you mean --')}? " if near else ""
-            raise InputError(f"`{word}` is not a field: {near}{_HELP}")
+            near = f": {near.replace('did you mean ', 'did you mean --')}? " if near else ". "
+            raise InputError(f"`{word}` is not a field{near}{_HELP}")
 
 
 def _refusal(cls: type, arguments: list[str], box: str) -> str:

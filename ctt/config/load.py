@@ -51,6 +51,8 @@ def read_config_file(path: str | Path) -> Config:
         InputError: no such file, no `get_config`, an error inside it, or a result of another type.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise InputError(f"The config file must be a Python file, got `{path}`, a folder or device. Check the path.")
     if not path.is_file():
         near = sorted(str(p) for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
         hint = suggest(str(path), near) if near else "give the path of a Python file with a get_config() function"

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from ctt.config.dataset import KNOWN_DATASETS
+from ctt.config.dataset import KNOWN_DATASETS, DatasetFacts
 from ctt.config.error import InputError
 from ctt.config.schema import Config, DataConfig
 
@@ -41,7 +41,7 @@ def resolve_config(config: Config) -> Config:
 
 
 def _resolve_data(data: DataConfig) -> DataConfig:
-    facts = KNOWN_DATASETS.get(data.name.partition("/")[0].partition(":")[0])
+    facts = _find_facts(data.name)
     if facts is None:
         for field in ("image_shape", "num_classes", "val_size"):
             if getattr(data, field) is None:
@@ -60,6 +60,10 @@ def _resolve_data(data: DataConfig) -> DataConfig:
     if facts is not None and data.val_size is None:
         values["val_size"] = facts.val_size
     return dataclasses.replace(data, **values)
+
+
+def _find_facts(name: str) -> DatasetFacts | None:
+    return KNOWN_DATASETS.get(name.partition("/")[0].partition(":")[0])
 
 
 def require(holds: bool, field: str, requirement: str, received: object, *, remedy: str | None = None) -> None:
@@ -82,6 +86,7 @@ def require(holds: bool, field: str, requirement: str, received: object, *, reme
 
 def _at_least(field: str, value: float, bound: float) -> None:
     require(value >= bound, field, f"be >= {bound}", value)
+    require(math.isfinite(value), field, "be finite", value)
 
 
 def _positive(field: str, value: float | None) -> None:
@@ -113,11 +118,18 @@ def _check_data(config: Config) -> None:
     _at_least("data.num_classes", data.num_classes or 0, 2)
     if data.val_size is not None:
         _at_least("data.val_size", data.val_size, 1)
-    _at_least("data.split_seed", data.split_seed, 0)
+    require(0 <= data.split_seed < 2**32, "data.split_seed", "be in [0, 2^32)", data.split_seed)
     for field, values in (("data.mean", data.mean), ("data.std", data.std)):
         require(len(values or ()) == channels, field, f"have one value a channel ({channels})", values)
+        require(all(math.isfinite(v) for v in values or ()), field, "be finite", values)
     require(all(s > 0 for s in data.std or ()), "data.std", "be > 0", data.std)
+    side = max(height, width)
     _at_least("data.crop_padding", data.crop_padding, 0)
+    require(data.crop_padding <= side, "data.crop_padding", f"be <= {side}, the image's side", data.crop_padding)
+    facts = _find_facts(data.name)
+    if facts is not None:
+        requirement = f"be {facts.num_classes}, the number of classes of {data.name}"
+        require(data.num_classes == facts.num_classes, "data.num_classes", requirement, data.num_classes)
 
 
 def _check_model(config: Config) -> None:
@@ -176,5 +188,7 @@ def _check_training(config: Config) -> None:
     for field in ("batch_size", "eval_batch_size", "log_every", "keep_checkpoints"):
         _at_least(f"training.{field}", getattr(training, field), 1)
     for field in ("steps", "eval_every", "checkpoint_every"):
-        if getattr(training, field) is not None:
-            _at_least(f"training.{field}", getattr(training, field), 1)
+        value = getattr(training, field)
+        if value is not None:
+            _at_least(f"training.{field}", value, 1)
+            require(value < 2**31, f"training.{field}", "be < 2^31", value)

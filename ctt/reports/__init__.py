@@ -1,4 +1,4 @@
-"""What a config costs and what a run did, as tables and figures.
+"""What a config costs.
 
 * `footprint`: parameters, substeps, FLOPs and memory of a config, without running it.
 """

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ class RunDirectory:
         """
         if (self.path / "config.json").exists():
             raise InputError(
-                f"`{self.path}` already holds a run. Go on with it by --resume {self.path}, or choose another --out."
+                f"`{self.path}` already holds a run. Go on with it by --resume {shlex.quote(str(self.path))}, "
+                "or choose another --out."
             )
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise InputError(f"`{self.path}` is not an empty folder. Choose another --out.")

@@ -46,10 +46,11 @@ def build_evaluator(model: nnx.Module, batch_size: int) -> Callable[[PyTree, Spl
 
     def evaluate(params: PyTree, split: Split) -> Evaluation:
         num_examples = len(split.labels)
+        size = min(batch_size, num_examples)
         # Dispatched ahead of being read, so that the device is never kept waiting.
         parts = [
             sums(params, split.images[indices], split.labels[indices], weights)
-            for indices, weights in padded_batches(num_examples, batch_size)
+            for indices, weights in padded_batches(num_examples, size)
         ]
         loss, right = (float(sum(float(part[i]) for part in parts)) / num_examples for i in (0, 1))
         return Evaluation(num_examples, loss, right)

@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -54,6 +55,7 @@ class SignalWatch:
         if self.received is not None:
             raise KeyboardInterrupt
         self.received = signum
+        print("\nStopping after this step and a checkpoint; once more to stop at once.", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

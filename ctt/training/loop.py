@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -99,9 +100,10 @@ def count_steps(config: TrainingConfig, num_train: int) -> int:
     """
     per_epoch = steps_per_epoch(num_train, config.batch_size)
     total = config.steps or round(config.epochs * per_epoch)
-    if total < 1:
+    if not 1 <= total < 2**31:
         raise InputError(
-            f"`training.epochs` must give at least one step, got {config.epochs}. Pass more, or --training.steps."
+            f"`training.epochs` must give at least one step and fewer than 2^31, got {config.epochs}. Pass another "
+            "number, or --training.steps."
         )
     return total
 
@@ -158,9 +160,10 @@ class _Training:
         changed = [f"{key} ({then[key]} then, {now[key]} now)" for key in now if then[key] != now[key]]
         changed = [text for text in changed if text.partition(" ")[0] not in FREE_ON_RESUME]
         if changed:
+            quoted = shlex.quote(str(self.directory.path))
             raise InputError(
                 f"`{self.directory.path}` was made by another config: {', '.join(changed)}. Resume it by "
-                f"`ctt train --resume {self.directory.path}` alone, or start a new run with another --out."
+                f"`ctt train --resume {quoted}` alone, or start a new run with another --out."
             )
 
     def _restore(self) -> None:
@@ -310,7 +313,7 @@ class _Training:
         raise Interrupted(
             signum,
             f"Interrupted at step {self.step} of {self.total}; everything up to there is saved. "
-            f"Go on with: ctt train --resume {self.directory.path}",
+            f"Go on with: ctt train --resume {shlex.quote(str(self.directory.path))}",
         )
 
     def _finish(self) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def test_a_given_horizon_is_kept():
         ("data.image_shape", (8, 8, 2), "have 1 or 3 channels"),
         ("data.num_classes", 1, "be >= 2"),
         ("data.val_size", 0, "be >= 1"),
-        ("data.split_seed", -1, "be >= 0"),
+        ("data.split_seed", -1, "be in"),
         ("data.mean", (0.1, 0.2), r"have one value a channel \(1\)"),
         ("data.std", (0.0,), "be > 0"),
         ("data.crop_padding", -1, "be >= 0"),
