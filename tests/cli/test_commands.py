@@ -136,3 +136,9 @@ def test_a_run_on_a_prepared_data_set_is_evaluated(cifar100_run, prepared_dir, t
     assert main(words) == 0
     values = _values(tmp_path / "eval.json")
     assert (values["accuracy"], values["is_training_data"]) == (read_summary(cifar100_run)["test_accuracy"], True)
+
+
+def test_a_batch_of_evaluation_may_be_larger_than_the_split(finished_run, tmp_path):
+    words = ["eval", str(finished_run), "--batch-size", "1000000000", "--json", str(tmp_path / "eval.json")]
+    assert main(words) == 0
+    assert _values(tmp_path / "eval.json")["num_examples"] == 360

@@ -137,3 +137,9 @@ def test_help_answers_within_half_a_second():
         subprocess.run([sys.executable, "-m", "ctt", "--help"], capture_output=True, check=True)
         seconds.append(time.monotonic() - begin)
     assert min(seconds) < 0.5
+
+
+def test_a_reader_that_has_gone_away_ends_the_program_quietly():
+    words = f"{sys.executable} -m ctt --help"
+    result = subprocess.run(["bash", "-c", f"{words} | true; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True)
+    assert (result.returncode in (0, 141), result.stderr) == (True, "")

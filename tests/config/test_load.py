@@ -46,7 +46,7 @@ def test_a_name_in_the_file_is_kept(write):
         (["--data.flip"], "data.flip", True),
         (["--data.no-flip"], "data.flip", False),
         (["--model.no-feedforward-bias"], "model.feedforward_bias", False),
-        (["--data.image-shape", "16", "16", "3", "--data.num-classes", "2"], "data.image_shape", (16, 16, 3)),
+        (["--data.image-shape", "16", "16", "3"], "data.image_shape", (16, 16, 3)),
         (["--data.mean", "0.25"], "data.mean", (0.25,)),
         (["--model.attention-biases", "query", "output"], "model.attention_biases", ("query", "output")),
         (["--training.steps", "10"], "training.steps", 10),
@@ -85,7 +85,7 @@ def test_an_unknown_flag_shows_the_nearest(plain, flag, nearest):
 
 
 def test_an_unknown_flag_that_is_near_nothing_points_to_the_help(plain):
-    with pytest.raises(InputError, match=r"`--zzzzqqq` is not a field: Pass --help"):
+    with pytest.raises(InputError, match=r"`--zzzzqqq` is not a field\. Pass --help"):
         load_config(plain, ["--zzzzqqq", "1"])
 
 

@@ -47,9 +47,9 @@ def test_the_facts_of_a_known_data_set_are_filled_in(name):
 
 
 def test_given_facts_are_kept():
-    given_ = DataConfig(name="digits", num_classes=4, mean=(0.1,), std=(0.2,), val_size=7)
+    given_ = DataConfig(name="digits", num_classes=10, mean=(0.1,), std=(0.2,), val_size=7)
     data = resolve_config(Config(data=given_)).data
-    assert (data.num_classes, data.mean, data.std, data.val_size) == (4, (0.1,), (0.2,), 7)
+    assert (data.num_classes, data.mean, data.std, data.val_size) == (10, (0.1,), (0.2,), 7)
 
 
 @pytest.mark.parametrize("missing", ["image_shape", "num_classes", "val_size"])
@@ -88,7 +88,7 @@ def test_a_given_horizon_is_kept():
         ("data.image_shape", (8, 8, 2), "have 1 or 3 channels"),
         ("data.num_classes", 1, "be >= 2"),
         ("data.val_size", 0, "be >= 1"),
-        ("data.split_seed", -1, "be in"),
+        ("data.split_seed", -1, r"be in \[0, 2\^32\)"),
         ("data.mean", (0.1, 0.2), r"have one value a channel \(1\)"),
         ("data.std", (0.0,), "be > 0"),
         ("data.crop_padding", -1, "be >= 0"),

@@ -173,3 +173,11 @@ def test_a_damaged_manifest_is_refused(run, words, capsys, command, content):
     (run / "manifest.json").write_text(content)
     status, message = main(words[command]), capsys.readouterr().err.strip()
     assert (status, "\n" in message, "manifest.json" in message) == (2, False, True), message
+
+
+def test_a_changed_number_in_the_record_is_refused(run, words, capsys):
+    record = run / "checkpoints" / "6" / "record" / "metadata"
+    values = json.loads(record.read_text())
+    values["clock"]["images"] += 1
+    record.write_text(json.dumps(values))
+    assert (main(words["eval"]), "damaged" in capsys.readouterr().err) == (2, True)
