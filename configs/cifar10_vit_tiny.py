@@ -3,6 +3,9 @@
     ctt train configs/cifar10_vit_tiny.py --data.dir ../shared/data/tfds
     ctt train configs/cifar10_vit_tiny.py --data.dir ../shared/data/tfds --splitting.scheme strang
 
+Expected: about 56 % (lie) and 58 % (strang) on test after 3 epochs of a JPEG copy of CIFAR-10, an epoch in about five
+minutes for lie (RESULTS.md has the record).
+
 ReLU is the projection onto S2 of the paper, and on a CPU its gradient costs half of GELU's.
 """
 
