@@ -1,8 +1,8 @@
 """Ctrl-C and SIGTERM: finish the step, save, leave."""
 
 import contextlib
+import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -55,7 +55,8 @@ class SignalWatch:
         if self.received is not None:
             raise KeyboardInterrupt
         self.received = signum
-        print("\nStopping after this step and a checkpoint; once more to stop at once.", file=sys.stderr, flush=True)
+        # Python's own streams may be in the middle of a write when a signal comes.
+        os.write(2, b"\nStopping after this step and a checkpoint; once more to stop at once.\n")
 
 
 @contextlib.contextmanager
