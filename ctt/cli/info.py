@@ -43,7 +43,7 @@ def run(words: list[str]) -> int:
     return 0
 
 
-_LABELS = {"forward_flops": "FLOPs forward, one image", "update_flops": "FLOPs of an update, one batch"}
+_LABELS = {"forward_flops": "forward flops (one image)", "update_flops": "update flops (one batch)"}
 
 
 def _print_footprint(config: Config, footprint: dict[str, Any]) -> None:
