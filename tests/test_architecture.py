@@ -20,6 +20,7 @@ LEVELS = [
     {"splitting"},
     {"adjoints"},
     {"models"},
+    {"certificates"},
     {"optimal_control"},
     {"training"},
     {"sweep", "reports"},

@@ -2,14 +2,46 @@
 
 The weights are those of the newest checkpoint:
   ctt eval runs/digits_vit --split val
+The same equation with the same controls can be integrated otherwise, on a finer grid or with adaptive steps:
+  ctt eval runs/digits_vit --splitting.scheme strang --splitting.substep midpoint --splitting.steps 16
+  ctt eval runs/digits_vit --splitting.adaptive --splitting.rtol 1e-4
 """
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ctt.cli.command import CommonArguments, DataPlace, RunPath, parse, write_json
-from ctt.config.name import SplitName
+from ctt.config.compatibility import check_refinable
+from ctt.config.error import InputError
+from ctt.config.name import SchemeName, SplitName, SubstepName
+from ctt.config.schema import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalSplitting:
+    """How the equation is integrated. None: as in training."""
+
+    scheme: SchemeName | None = None
+    """Operator splitting scheme."""
+    word: str | None = None
+    """Your own scheme, with `scheme` word."""
+    substep: SubstepName | None = None
+    """One-step method for the flow of each letter."""
+    steps: int | None = None
+    """Number of time steps to the same horizon, a multiple of the run's knots."""
+    allow_reduced_order: bool = False
+    """Let a combination run that has no limit as the step goes to 0."""
+    adaptive: bool = False
+    """Adapt the steps of each image to the splitting error."""
+    rtol: float = 1e-3
+    """Relative tolerance of the local error of adaptive steps, > 0."""
+    atol: float = 1e-6
+    """Absolute tolerance of the local error of adaptive steps, >= 0."""
+    max_steps: int = 4096
+    """At most so many adaptive steps an image, >= 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +55,7 @@ class EvalArguments(CommonArguments):
     batch_size: int | None = None
     """Images a step, >= 1. None: as in training."""
     data: DataPlace = field(default_factory=DataPlace)
+    splitting: EvalSplitting = field(default_factory=EvalSplitting)
 
 
 def run(words: list[str]) -> int:
@@ -41,35 +74,88 @@ def run(words: list[str]) -> int:
 
     from flax import nnx
 
-    from ctt.config.resolve import require
-    from ctt.training.evaluate import build_evaluator
+    from ctt.config.check import require
+    from ctt.training.evaluate import build_adaptive_evaluator, build_evaluator
     from ctt.training.loop import load_with_progress
     from ctt.training.progress import build_reporter
-    from ctt.training.run import load_run
+    from ctt.training.run import discretise_anew, load_run
 
     if arguments.batch_size is not None:
         require(arguments.batch_size >= 1, "batch_size", "be >= 1", arguments.batch_size, remedy="Pass --batch-size.")
+    _check_tolerances(arguments.splitting)
     trained = load_run(arguments.run)
     config, reporter = trained.config, build_reporter()
+    config, model = discretise_anew(trained, _changes(arguments.splitting))
+    if arguments.splitting.adaptive:
+        check_refinable(config, "An adaptive step")
     if arguments.data.dir is not None:
         config = dataclasses.replace(config, data=dataclasses.replace(config.data, dir=arguments.data.dir))
     dataset = load_with_progress(config, reporter)
     is_same = dataset.fingerprint == trained.manifest["data_fingerprint"]
     if not is_same:
         reporter.say("Warning: these are not the pixels that the run was trained on (the data fingerprint differs).")
-    evaluate = build_evaluator(trained.model, arguments.batch_size or config.training.eval_batch_size)
-    result = evaluate(nnx.state(trained.model, nnx.Param), dataset.split(arguments.split))
+    batch_size = arguments.batch_size or config.training.eval_batch_size
+    params, split = nnx.state(model, nnx.Param), dataset.split(arguments.split)
+    if arguments.splitting.adaptive:
+        options = {name: getattr(arguments.splitting, name) for name in ("rtol", "atol", "max_steps")}
+        result = build_adaptive_evaluator(model, batch_size, **options)(params, split)
+    else:
+        result = build_evaluator(model, batch_size)(params, split)
     reporter.say(
         f"{arguments.run} at step {trained.step}: {arguments.split} accuracy {result.accuracy:.2%}, "
-        f"loss {result.loss:.4f} ({result.num_examples:,} images of {config.data.name})"
+        f"loss {result.loss:.4f} ({result.num_examples:,} images of {config.data.name}), {_describe(config, result)}"
     )
     values = {
         "run": str(Path(arguments.run)),
         "step": trained.step,
         "split": arguments.split,
         **dataclasses.asdict(result),
+        "scheme": config.splitting.scheme,
+        "substep": "/".join(config.splitting.operator_substeps) or config.splitting.substep,
+        "steps": config.splitting.steps,
+        "horizon": config.splitting.horizon,
+        "adaptive": arguments.splitting.adaptive,
         "data_fingerprint": dataset.fingerprint,
         "is_training_data": is_same,
     }
     write_json(arguments.json, values)
     return 0
+
+
+def _check_tolerances(splitting: EvalSplitting) -> None:
+    from ctt.config.check import require
+
+    require(0 < splitting.rtol < math.inf, "splitting.rtol", "be > 0 and finite", splitting.rtol)
+    require(0 <= splitting.atol < math.inf, "splitting.atol", "be >= 0 and finite", splitting.atol)
+    require(1 <= splitting.max_steps < 2**31, "splitting.max_steps", "be in [1, 2^31)", splitting.max_steps)
+    if splitting.adaptive and splitting.steps is not None:
+        raise InputError(
+            "Give --splitting.steps or --splitting.adaptive, not both: adaptive steps find their own number."
+        )
+
+
+def _changes(splitting: EvalSplitting) -> dict[str, Any]:
+    """Return the fields of the run's `splitting` that the words change."""
+    changes: dict[str, Any] = {
+        name: getattr(splitting, name)
+        for name in ("scheme", "word", "substep", "steps")
+        if getattr(splitting, name) is not None
+    }
+    if splitting.scheme is not None and splitting.scheme != "word":
+        changes["word"] = None
+    if splitting.substep is not None:
+        changes["operator_substeps"] = ()
+    if splitting.allow_reduced_order:
+        changes["allow_reduced_order"] = True
+    return changes
+
+
+def _describe(config: Config, result: Any) -> str:
+    splitting = config.splitting
+    substep = "/".join(splitting.operator_substeps) or splitting.substep
+    if hasattr(result, "mean_steps"):
+        return (
+            f"{splitting.scheme} + {substep}, adaptive steps an image: {result.mean_steps:.1f} on average "
+            f"({result.min_steps} to {result.max_steps}), {result.mean_rejected:.1f} more rejected"
+        )
+    return f"{splitting.scheme} + {substep}, {splitting.steps} steps to t = {splitting.horizon:g}"

@@ -14,6 +14,7 @@ COMMANDS = {
     "train": "train a model: ctt train CONFIG [--field.sub value ...] [--out DIR] [--resume DIR]",
     "eval": "loss and accuracy of a run: ctt eval RUN [--split test]",
     "predict": "classes of image files: ctt predict RUN IMAGE...",
+    "verify": "order certificate and exact recoveries, in float64: ctt verify [CONFIG] [--field.sub value ...]",
     "info": "parameters, FLOPs and memory without running: ctt info CONFIG [--field.sub value ...]",
 }
 """Commands, each a module of this package with a function `run`, and what the help says of them."""
@@ -32,7 +33,7 @@ def usage() -> str:
             "",
             *lines,
             "",
-            "ctt COMMAND --help shows every flag with its default and meaning: for train and info, every field.",
+            "ctt COMMAND --help shows every flag with its default; train, verify and info take all fields of a config.",
             "Every command takes --json FILE (write there what is printed) and --debug (show tracebacks).",
             "Exit status: 0 done, 1 a check does not hold or training diverged, 2 wrong input, 130 or 143 interrupted.",
         ]

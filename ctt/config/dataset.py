@@ -48,3 +48,12 @@ KNOWN_DATASETS: dict[str, DatasetFacts] = {
         val_size=5000,
     ),
 }
+
+
+def find_facts(name: str) -> DatasetFacts | None:
+    """Return what is known of a data set, or None.
+
+    Args:
+        name: its name, with or without a configuration (``/``) and a version (``:``).
+    """
+    return KNOWN_DATASETS.get(name.partition("/")[0].partition(":")[0])

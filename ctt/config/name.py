@@ -6,10 +6,24 @@ that each table has exactly the names declared here.
 
 from typing import Literal, get_args
 
-SchemeName = Literal["lie", "lie_reversed", "strang"]
-SubstepName = Literal["euler", "midpoint"]
-PlacementName = Literal["pre", "post"]
-AffineName = Literal["elementwise", "none"]
+SchemeName = Literal[
+    "lie",
+    "lie_reversed",
+    "strang",
+    "strang_reversed",
+    "strang_staggered",
+    "parallel",
+    "swss",
+    "yoshida4",
+    "word",
+    "literal",
+]
+SubstepName = Literal["euler", "midpoint", "heun", "rk4", "exact"]
+SamplingName = Literal["stage", "midpoint", "step"]
+PlacementName = Literal["pre", "post", "tangent"]
+ConstraintName = Literal["s1", "sphere"]
+AffineName = Literal["elementwise", "scalar", "none"]
+SkewFlowName = Literal["exponential", "cayley"]
 ActivationName = Literal["relu", "gelu", "gelu_tanh"]
 AttentionBiasName = Literal["query", "key", "value", "output"]
 BasisName = Literal["piecewise_constant"]
@@ -21,8 +35,10 @@ OptimizerName = Literal["adamw"]
 DtypeName = Literal["float32", "bfloat16", "float64"]
 SplitName = Literal["train", "val", "test"]
 
-SCHEMES: tuple[str, ...] = get_args(SchemeName)
+SCHEMES: tuple[str, ...] = tuple(name for name in get_args(SchemeName) if name not in ("word", "literal"))
+"""Schemes that are a table's line; `word` is the user's own, and `literal` is a layer and no word."""
 SUBSTEPS: tuple[str, ...] = get_args(SubstepName)
+SAMPLINGS: tuple[str, ...] = get_args(SamplingName)
 PLACEMENTS: tuple[str, ...] = get_args(PlacementName)
 ACTIVATIONS: tuple[str, ...] = get_args(ActivationName)
 BASES: tuple[str, ...] = get_args(BasisName)

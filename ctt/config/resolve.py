@@ -1,9 +1,10 @@
 """From what was written to what is run: derived values filled in, every field checked once."""
 
 import dataclasses
-import math
 
-from ctt.config.dataset import KNOWN_DATASETS, DatasetFacts
+from ctt.config.check import check_fields
+from ctt.config.compatibility import check_combinations
+from ctt.config.dataset import KNOWN_DATASETS, find_facts
 from ctt.config.error import InputError
 from ctt.config.schema import Config, DataConfig
 
@@ -30,18 +31,24 @@ def resolve_config(config: Config) -> Config:
         splitting = dataclasses.replace(splitting, horizon=float(splitting.steps))
     if controls.knots is None:
         controls = dataclasses.replace(controls, knots=splitting.steps)
-    resolved = dataclasses.replace(config, name=config.name or "run", data=data, splitting=splitting, controls=controls)
-    _check_top(resolved)
-    _check_data(resolved)
-    _check_model(resolved)
-    _check_time(resolved)
-    _check_optimizer(resolved)
-    _check_training(resolved)
+    normalization = config.normalization
+    if normalization.shared is None:
+        normalization = dataclasses.replace(normalization, shared=normalization.placement == "tangent")
+    resolved = dataclasses.replace(
+        config,
+        name=config.name or "run",
+        data=data,
+        normalization=normalization,
+        splitting=splitting,
+        controls=controls,
+    )
+    check_fields(resolved)
+    check_combinations(resolved)
     return resolved
 
 
 def _resolve_data(data: DataConfig) -> DataConfig:
-    facts = _find_facts(data.name)
+    facts = find_facts(data.name)
     if facts is None:
         for field in ("image_shape", "num_classes", "val_size"):
             if getattr(data, field) is None:
@@ -60,135 +67,3 @@ def _resolve_data(data: DataConfig) -> DataConfig:
     if facts is not None and data.val_size is None:
         values["val_size"] = facts.val_size
     return dataclasses.replace(data, **values)
-
-
-def _find_facts(name: str) -> DatasetFacts | None:
-    return KNOWN_DATASETS.get(name.partition("/")[0].partition(":")[0])
-
-
-def require(holds: bool, field: str, requirement: str, received: object, *, remedy: str | None = None) -> None:
-    """Raise the one sentence that says what is wrong with a field.
-
-    Args:
-        holds: whether the requirement is met.
-        field: dotted path of the field, such as ``splitting.steps``.
-        requirement: what must hold, completing "`field` must ...".
-        received: the value.
-        remedy: the way out; None: set the field in the file or on the command line.
-
-    Raises:
-        InputError: `holds` is false.
-    """
-    if not holds:
-        remedy = remedy or f"Set it in the config file or pass --{field}."
-        raise InputError(f"`{field}` must {requirement}, got {received!r}. {remedy}")
-
-
-def _at_least(field: str, value: float, bound: float) -> None:
-    require(value >= bound, field, f"be >= {bound}", value)
-    require(math.isfinite(value), field, "be finite", value)
-
-
-def _positive(field: str, value: float | None) -> None:
-    if value is not None:
-        require(value > 0 and math.isfinite(value), field, "be > 0 and finite", value)
-
-
-def _fraction(field: str, value: float, *, closed: bool = False) -> None:
-    inside = 0 <= value <= 1 if closed else 0 <= value < 1
-    require(inside, field, f"be in [0, 1{']' if closed else ')'}", value)
-
-
-def _check_top(config: Config) -> None:
-    require(0 <= config.seed < 2**32, "seed", "be in [0, 2^32)", config.seed)
-    name = config.name or ""
-    require(
-        bool(name) and not name.startswith(".") and "/" not in name and "\\" not in name,
-        "name",
-        "be a plain folder name",
-        config.name,
-    )
-
-
-def _check_data(config: Config) -> None:
-    data = config.data
-    height, width, channels = data.image_shape or (0, 0, 0)
-    require(height >= 1 and width >= 1, "data.image_shape", "have sides >= 1", data.image_shape)
-    require(channels in (1, 3), "data.image_shape", "have 1 or 3 channels", data.image_shape)
-    _at_least("data.num_classes", data.num_classes or 0, 2)
-    if data.val_size is not None:
-        _at_least("data.val_size", data.val_size, 1)
-    require(0 <= data.split_seed < 2**32, "data.split_seed", "be in [0, 2^32)", data.split_seed)
-    for field, values in (("data.mean", data.mean), ("data.std", data.std)):
-        require(len(values or ()) == channels, field, f"have one value a channel ({channels})", values)
-        require(all(math.isfinite(v) for v in values or ()), field, "be finite", values)
-    require(all(s > 0 for s in data.std or ()), "data.std", "be > 0", data.std)
-    side = max(height, width)
-    _at_least("data.crop_padding", data.crop_padding, 0)
-    require(data.crop_padding <= side, "data.crop_padding", f"be <= {side}, the image's side", data.crop_padding)
-    facts = _find_facts(data.name)
-    if facts is not None:
-        requirement = f"be {facts.num_classes}, the number of classes of {data.name}"
-        require(data.num_classes == facts.num_classes, "data.num_classes", requirement, data.num_classes)
-
-
-def _check_model(config: Config) -> None:
-    model = config.model
-    for field in ("patch_size", "width", "num_heads", "feedforward_width"):
-        _at_least(f"model.{field}", getattr(model, field), 1)
-    height, width, _ = config.data.image_shape or (0, 0, 0)
-    require(
-        height % model.patch_size == 0 and width % model.patch_size == 0,
-        "model.patch_size",
-        f"divide the image's height {height} and width {width}",
-        model.patch_size,
-    )
-    require(
-        model.width % model.num_heads == 0,
-        "model.num_heads",
-        f"divide `model.width` = {model.width}",
-        model.num_heads,
-    )
-    if model.position == "sincos":
-        require(model.width % 4 == 0, "model.width", "be a multiple of 4 with `sincos` positions", model.width)
-    biases = model.attention_biases
-    require(len(set(biases)) == len(biases), "model.attention_biases", "name each projection once", biases)
-    _fraction("model.dropout", model.dropout)
-    _at_least("normalization.eps", config.normalization.eps, 0)
-
-
-def _check_time(config: Config) -> None:
-    splitting, knots = config.splitting, config.controls.knots or 0
-    _at_least("splitting.steps", splitting.steps, 1)
-    _positive("splitting.horizon", splitting.horizon)
-    _at_least("controls.knots", knots, 1)
-    require(
-        splitting.steps % knots == 0,
-        "controls.knots",
-        f"divide `splitting.steps` = {splitting.steps}",
-        knots,
-    )
-
-
-def _check_optimizer(config: Config) -> None:
-    optimizer = config.optimizer
-    _positive("optimizer.learning_rate", optimizer.learning_rate)
-    _at_least("optimizer.weight_decay", optimizer.weight_decay, 0)
-    _fraction("optimizer.b1", optimizer.b1)
-    _fraction("optimizer.b2", optimizer.b2)
-    _fraction("optimizer.warmup_fraction", optimizer.warmup_fraction)
-    _fraction("optimizer.final_fraction", optimizer.final_fraction, closed=True)
-    _positive("optimizer.clip_norm", optimizer.clip_norm)
-    _fraction("optimizer.label_smoothing", optimizer.label_smoothing)
-
-
-def _check_training(config: Config) -> None:
-    training = config.training
-    _positive("training.epochs", training.epochs)
-    for field in ("batch_size", "eval_batch_size", "log_every", "keep_checkpoints"):
-        _at_least(f"training.{field}", getattr(training, field), 1)
-    for field in ("steps", "eval_every", "checkpoint_every"):
-        value = getattr(training, field)
-        if value is not None:
-            _at_least(f"training.{field}", value, 1)
-            require(value < 2**31, f"training.{field}", "be < 2^31", value)

@@ -11,6 +11,7 @@ from ctt.config.name import (
     AffineName,
     AttentionBiasName,
     BasisName,
+    ConstraintName,
     DtypeName,
     GradientMethodName,
     ModelName,
@@ -19,6 +20,7 @@ from ctt.config.name import (
     PoolingName,
     PositionName,
     SchemeName,
+    SkewFlowName,
     SubstepName,
 )
 
@@ -57,6 +59,9 @@ class ModelConfig:
 
     name: ModelName = "vit"
     """Architecture."""
+    operators: tuple[str, ...] = ("attention", "feedforward")
+    """The summands of the right-hand side, in the order in which a scheme counts them: attention, feedforward, \
+heat, skew, or your own as `package.module:Class` or `folder/file.py:Class`."""
     patch_size: int = 2
     """Side of a square patch [pixels], >= 1; divides the image's height and width."""
     width: int = 64
@@ -69,8 +74,16 @@ class ModelConfig:
     """Activation of the feed-forward operator; `gelu` is exact, `gelu_tanh` its cheaper approximation."""
     attention_biases: tuple[AttentionBiasName, ...] = ("query", "key", "value", "output")
     """Which projections of the attention have a bias."""
+    causal: bool = False
+    """Whether a token attends only to itself and the tokens before it, as in a language model."""
     feedforward_bias: bool = True
-    """Whether the two linear maps of the feed-forward operator have a bias."""
+    """Whether the linear maps of the feed-forward operator have a bias."""
+    feedforward_layers: int = 2
+    """Linear maps of the feed-forward network, >= 1; other than 2 with the scheme `literal` alone."""
+    heat_diffusivity: float = 0.1
+    """Initial diffusivity of the operator `heat` [token spacings squared a unit of time], > 0; learnable."""
+    skew_flow: SkewFlowName = "exponential"
+    """Flow of the operator `skew`: the matrix exponential, exact, or the Cayley transform, of order 2."""
     position: PositionName = "learned"
     """Position embedding: learned, or fixed 2-D sines and cosines."""
     pooling: PoolingName = "mean"
@@ -83,12 +96,19 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class NormalizationConfig:
-    """The projection onto S1 (layer normalisation) and where it stands."""
+    """Normalisation as a projection onto a constraint set, and where it stands."""
 
     placement: PlacementName = "pre"
-    """`pre`: inside the vector field (ViT); `post`: after each substep (Vaswani et al. 2017)."""
+    """`pre`: inside the vector field (ViT); `post`: after each substep (Vaswani et al. 2017); `tangent`: after \
+each substep of a field that is tangent to the set, which keeps the scheme's order."""
+    constraint: ConstraintName = "s1"
+    """`s1`: mean and variance of a token's features are fixed (layer normalisation); `sphere`: their mean square \
+is (RMS normalisation)."""
     affine: AffineName = "elementwise"
-    """`elementwise`: a scale and shift per feature follow the projection; `none`: the projection alone."""
+    """`none`: the projection alone; `scalar`: onto the moving set of mean s1(t) and deviation s2(t) > 0, two \
+learnable numbers; `elementwise`: a scale and shift a feature follow it, which is no projection."""
+    shared: bool | None = None
+    """Whether all operators share one set. None: with the placement tangent, which needs it."""
     eps: float = 1e-6
     """Added to the variance, >= 0; 0 is the exact projection, undefined at constant tokens."""
 
@@ -98,13 +118,21 @@ class SplittingConfig:
     """Time: the splitting scheme, the substep inside it, and the grid."""
 
     scheme: SchemeName = "lie"
-    """Operator splitting scheme; attention is the first operator, feed-forward the second."""
+    """Operator splitting scheme, over `model.operators` in their order; `word`: your own, given by `word`; \
+`literal`: the scheme (3.5)-(3.10) of the paper as one layer."""
+    word: str | None = None
+    """Your own scheme, with `scheme` word: `attention/2 feedforward attention/2`, several words as \
+`0.5 (attention feedforward) + 0.5 (feedforward attention)`, operators that flow together as `{a+b}`."""
     substep: SubstepName = "euler"
-    """One-step method that approximates the flow of each letter of the scheme."""
+    """One-step method that approximates the flow of each letter of the scheme; `exact`: the operator's own flow."""
+    operator_substeps: tuple[SubstepName, ...] = ()
+    """A substep for each of `model.operators`, in their order. Empty: `substep` for all."""
     steps: int = 4
     """Number of time steps (the depth of the network), >= 1."""
     horizon: float | None = None
     """Final time, > 0; the step is horizon / steps. None: `steps`, the ordinary Transformer (step 1)."""
+    allow_reduced_order: bool = False
+    """Let a combination run whose order is lower than the scheme's, or that has no limit as the step goes to 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +197,10 @@ class TrainingConfig:
     """Optimiser steps between checkpoints, >= 1; None: with each evaluation."""
     keep_checkpoints: int = 2
     """How many of the newest checkpoints are kept, >= 1."""
+    certify: bool = True
+    """Measure the order of the discretisation before the first step (seconds) and keep it in `manifest.json`."""
+    log_splitting_error: bool = False
+    """Log the local splitting error of every time step with each evaluation on `val`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,15 @@ class Basis(abc.ABC):
             t: time in [0, horizon].
         """
 
+    def evaluate(self, coefficients: Float[Array, "num_coefficients ..."], t: Time) -> Array:
+        """Return ``sum_k phi_k(t) theta_k``, axis 0 contracted.
+
+        Args:
+            coefficients: one stacked array.
+            t: time in [0, horizon].
+        """
+        return jnp.tensordot(self.weights(t).astype(coefficients.dtype), coefficients, axes=1)
+
     @abc.abstractmethod
     def steps_per_slice(self, steps: int) -> int:
         """Return over how many consecutive steps one slice of axis 0 is the control.
@@ -59,11 +68,22 @@ class PiecewiseConstant(Basis):
             t: time in [0, horizon]; a time within round-off of a knot belongs to the interval that begins
                 there, and the horizon itself to the last one.
         """
+        return jax.nn.one_hot(self._index(t), self.num_coefficients)
+
+    def evaluate(self, coefficients: Float[Array, "num_coefficients ..."], t: Time) -> Array:
+        """Return the coefficient of the interval that holds `t`: a look-up, no contraction.
+
+        Args:
+            coefficients: one stacked array.
+            t: time in [0, horizon].
+        """
+        return coefficients[self._index(t)]
+
+    def _index(self, t: Time) -> Array:
         position = jnp.asarray(t, jnp.result_type(float, t)) * self.num_coefficients / self.horizon
         # A knot computed as n * dt may fall short of itself by a few units of round-off.
         slack = 8 * jnp.finfo(position.dtype).eps * (1 + jnp.abs(position))
-        index = jnp.floor(position + slack).astype(int)
-        return jax.nn.one_hot(jnp.clip(index, 0, self.num_coefficients - 1), self.num_coefficients)
+        return jnp.clip(jnp.floor(position + slack).astype(int), 0, self.num_coefficients - 1)
 
     def steps_per_slice(self, steps: int) -> int:
         """Return ``steps / num_coefficients``.
@@ -102,5 +122,4 @@ def evaluate_controls(basis: Basis, coefficients: T, t: Time) -> T:
         >>> float(evaluate_controls(basis, jnp.array([3.0, 5.0]), 0.75))
         5.0
     """
-    phi = basis.weights(t)
-    return jax.tree.map(lambda theta: jnp.tensordot(phi.astype(theta.dtype), theta, axes=1), coefficients)
+    return jax.tree.map(lambda theta: basis.evaluate(theta, t), coefficients)

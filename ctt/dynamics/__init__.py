@@ -2,8 +2,11 @@
 
 * `operator`: the protocols that a splitting scheme relies on.
 * `attention`, `feedforward`: the two operators of the Transformer.
-* `normalization`: the projection onto S1, layer normalisation.
+* `mesh`, `kernel`: quadrature, and the same integrals with kernels given as smooth functions.
+* `heat`, `skew`: two more operators, with exact flows.
+* `normalization`: constraint sets, their projections, tangent projections and retractions.
 * `placement`: where the normalisation stands in a substep.
+* `literal`: the Lie scheme of the paper as one layer.
 * `dropout`: one mask an operator and step.
 * `precision`: the float32 islands.
 """

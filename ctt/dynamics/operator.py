@@ -1,8 +1,22 @@
-"""What an operator of the right-hand side is: the protocols that a splitting scheme relies on."""
+"""What an operator of the right-hand side is: the protocols that a splitting scheme relies on.
 
-from typing import Protocol, runtime_checkable
+An operator needs no more than `vector_field`. What else it may offer is found by name:
+
+* ``flow(u, t0, t1)``: its own exact flow, used by the substep `exact`; ``flow_order``: the order of
+  that flow where it is not exact.
+* ``retract(t, u)``: its substeps end on a constraint set; ``is_tangent``: its field is tangent to that set, so
+  that the retraction costs no order.
+* ``is_reversible = False``: it cannot flow backwards in time.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from ctt.typing import Array, State, Time
+
+Flow: TypeAlias = Callable[[State, Time, Time], State]
+"""The flow of one operator: ``flow(u, t0, t1)`` is the solution at t1 of ``u_t = f(t, u)``, ``u(t0) = u``."""
 
 
 @runtime_checkable
@@ -39,3 +53,43 @@ class Maskable(Operator, Protocol):
     def masked(self, mask: Array) -> Operator:
         """Return the same operator with its field multiplied by `mask`."""
         ...
+
+
+def find_flow(operator: Any) -> Flow | None:
+    """Return an operator's own flow, or None if it offers none.
+
+    Args:
+        operator: an operator.
+    """
+    return getattr(operator, "flow", None)
+
+
+def flow_order(operator: Any) -> float:
+    """Return the order of an operator's own flow: infinite where it is exact, 2 for a Cayley transform.
+
+    Args:
+        operator: an operator with a flow.
+    """
+    return float(getattr(operator, "flow_order", math.inf))
+
+
+def is_bolted_on(operator: Any) -> bool:
+    """Return whether a projection acts after the substeps while the field is not tangent to its set.
+
+    Such a projection caps every scheme at order 1 and has no inverse (MATH.md section 5, column `post`).
+
+    Args:
+        operator: an operator or a projection.
+    """
+    if isinstance(operator, Constrained):
+        return not getattr(operator, "is_tangent", False)
+    return isinstance(operator, Projection) and not isinstance(operator, Operator)
+
+
+def is_reversible(operator: Any) -> bool:
+    """Return whether an operator may flow backwards in time: not so for diffusion.
+
+    Args:
+        operator: an operator.
+    """
+    return bool(getattr(operator, "is_reversible", True))

@@ -3,22 +3,25 @@
 This is the shell around the pure rollout: the module is taken apart once, outside the loop.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from ctt.adjoints.method import build_rollout
 from ctt.config.schema import Config
 from ctt.controls.basis import BASES
-from ctt.controls.stack import Controls
+from ctt.controls.stack import Controls, list_names, merge_by_name, split_by_name
 from ctt.dynamics.dropout import dropout_masks, mask_operator
-from ctt.dynamics.operator import Operator
+from ctt.dynamics.operator import Operator, find_flow
+from ctt.splitting.compatibility import check_operators
+from ctt.splitting.notation import parse_scheme
 from ctt.splitting.rollout import trajectory
-from ctt.splitting.scheme import build_scheme
-from ctt.splitting.step import split_step
-from ctt.splitting.substep import build_substep
+from ctt.splitting.scheme import Scheme, build_scheme
+from ctt.splitting.step import apply_letter, split_step, walk_clocks
+from ctt.splitting.substep import build_substeps
 from ctt.typing import Array, Key, PyTree, RunningCost, Step, Tokens
 
 
@@ -27,28 +30,54 @@ class Evolution(nnx.Module):
 
     Special cases, all with ``horizon == steps``: `lie`, `euler`, placement `post` is the encoder of
     Vaswani et al. (2017); placement `pre` is the pre-norm encoder of ViT (MATH.md section 4).
+
+    Attributes:
+        scheme: the splitting scheme; None for the literal scheme, whose layer is no word.
+        substeps: the method for each operator.
+        steps: number of time steps.
+        dt: length of a step.
     """
 
-    def __init__(self, config: Config, builders: Mapping[str, Callable[[nnx.Rngs], Operator]], *, key: Key[Array, ""]):
+    def __init__(
+        self,
+        config: Config,
+        build_operators: Callable[[nnx.Rngs], Mapping[str, Operator]],
+        *,
+        key: Key[Array, ""],
+    ):
         """Draw the controls and choose the discretisation.
 
         Args:
             config: a resolved config.
-            builders: makes each operator of one instant, in the order that the scheme counts them.
+            build_operators: makes the operators of one instant by name, in the order that the scheme counts them.
             key: randomness of the initial controls.
+
+        Raises:
+            InputError: the scheme and its substeps do not go together with the operators.
         """
         splitting, controls = config.splitting, config.controls
         assert splitting.horizon is not None  # The config is resolved.
         assert controls.knots is not None
+        names = list_names(build_operators)
         self.steps = splitting.steps
         self.dt = splitting.horizon / splitting.steps
-        self.scheme = build_scheme(splitting.scheme, len(builders))
-        self.substep = build_substep(splitting.substep)
+        self.scheme = _find_scheme(config, names)
+        self.substeps = build_substeps(splitting.operator_substeps or splitting.substep, len(names))
         self.gradient_method = config.gradient.method
         self.dropout = config.model.dropout
         basis = BASES[controls.basis](controls.knots, splitting.horizon)
         self.steps_per_slice = basis.steps_per_slice(splitting.steps)
-        self.controls = Controls(builders, basis, key=key)
+        self.is_merged = self.scheme is not None and self.scheme.merge_ends
+        nodal = _outer_names(self.scheme, names) if self.scheme is not None and self.is_merged else ()
+        self.controls = Controls(build_operators, basis, key=key, nodal=nodal)
+        if self.scheme is not None:
+            check_operators(
+                self.scheme,
+                self.substeps,
+                [self.controls.operators[name] for name in names],
+                names=names,
+                allow_reduced_order=splitting.allow_reduced_order,
+            )
 
     def __call__(
         self, u0: Tokens, *, keys: Key[Array, " batch"] | None = None, running_cost: RunningCost | None = None
@@ -61,26 +90,105 @@ class Evolution(nnx.Module):
             running_cost: see `ctt.splitting.rollout`.
         """
         run = build_rollout(self.gradient_method)
-        coefficients = self.controls.coefficients
-        return run(self._step(keys), coefficients, u0, running_cost, steps_per_slice=self.steps_per_slice)
+        u, controls = self._begin(u0, keys)
+        return run(self._step(keys), controls, u, running_cost, **self._slices)
 
     def trajectory(self, u0: Tokens) -> Tokens:
         """Return all states `[steps + 1, batch, tokens, width]`, the initial one first.
 
+        With merged ends (`strang_staggered`) the outer operator is half a step ahead in the states between.
+
         Args:
             u0: initial state `[batch, tokens, width]`.
         """
-        return trajectory(self._step(None), self.controls.coefficients, u0, steps_per_slice=self.steps_per_slice)
+        u, controls = self._begin(u0, None)
+        states = trajectory(self._step(None), controls, u, **self._slices)
+        return states.at[0].set(u0) if self.is_merged else states
+
+    @property
+    def field_evaluations(self) -> int:
+        """Evaluations of an operator's field, or of its own flow, in all steps together."""
+        if self.scheme is None:
+            return len(self.controls.names) * self.steps
+        letters = [letter for _, word in self.scheme.words for letter in word.letters]
+        costs = [sum(self.substeps[i].evaluations for i in letter.operators) for letter in letters]
+        return self.steps * (sum(costs) - costs[-1] * self.is_merged) + costs[-1] * self.is_merged
+
+    @property
+    def _slices(self) -> dict[str, int]:
+        return {"steps_per_slice": self.steps_per_slice, "num_slices": self.controls.basis.num_coefficients}
+
+    def _begin(self, u0: Tokens, keys: Key[Array, " batch"] | None) -> tuple[Tokens, nnx.State]:
+        """Return what the loop starts from, and the controls that it scans.
+
+        With merged ends the outer operator has a control a node: the first one acts before the loop, and a
+        step has that of the node at its end.
+        """
+        coefficients = self.controls.coefficients
+        if not self.is_merged:
+            return u0, coefficients
+        outer, inner = split_by_name(coefficients, self.controls.nodal)
+        theta = merge_by_name(*(jax.tree.map(lambda x: x[0], part) for part in (outer, inner)))
+        rest = merge_by_name(jax.tree.map(lambda x: x[1:], outer), inner)
+        assert self.scheme is not None
+        letter, clocks = walk_clocks(self.scheme.words[0][1], 0.0, self.dt)[0]
+        operators = self._operators(theta, keys, lambda index: 0, u0)
+        return apply_letter(letter, self.substeps, operators=operators, clocks=clocks, u=u0, dt=self.dt), rest
 
     def _step(self, keys: Key[Array, " batch"] | None) -> Step:
         def step(u: Tokens, theta: nnx.State, n: Any) -> Tokens:
-            operators = self.controls.freeze(theta)
-            if keys is not None and self.dropout > 0:
-                operators = [mask_operator(f, self._mask(keys, n, i, u)) for i, f in enumerate(operators)]
-            return split_step(self.scheme, self.substep, operators=operators, u=u, t=n * self.dt, dt=self.dt)
+            t = n * self.dt
+            if self.scheme is None:
+                (layer,) = self.controls.freeze(theta)
+                return layer.step(u, self.dt)  # pyright: ignore[reportAttributeAccessIssue]
+            if self.is_merged:
+                return self._step_merged(u, theta, n, keys)
+            operators = self._operators(theta, keys, lambda index: n, u)
+            return split_step(self.scheme, self.substeps, operators=operators, u=u, t=t, dt=self.dt)
 
         return step
+
+    def _step_merged(self, u: Tokens, theta: nnx.State, n: Any, keys: Key[Array, " batch"] | None) -> Tokens:
+        assert self.scheme is not None
+        (first, _), *inner, (last, clocks) = walk_clocks(self.scheme.words[0][1], n * self.dt, self.dt)
+        operators = self._operators(theta, keys, lambda index: n + (index in last.operators), u)
+        for letter, letter_clocks in inner:
+            u = apply_letter(letter, self.substeps, operators=operators, clocks=letter_clocks, u=u, dt=self.dt)
+        fraction = jnp.where(n == self.steps - 1, last.fraction, first.fraction + last.fraction)
+        return apply_letter(
+            last, self.substeps, operators=operators, clocks=clocks, u=u, dt=self.dt, length=fraction * self.dt
+        )
+
+    def _operators(
+        self, theta: nnx.State, keys: Key[Array, " batch"] | None, position: Callable[[int], Any], u: Tokens
+    ) -> Sequence[Operator]:
+        """Return the operators of a step; `position` numbers the masks of each operator along the depth."""
+        operators = self.controls.freeze(theta)
+        if keys is None or self.dropout == 0:
+            return operators
+        return [
+            f if _has_own_flow(f) else mask_operator(f, self._mask(keys, position(i), i, u))
+            for i, f in enumerate(operators)
+        ]
 
     def _mask(self, keys: Key[Array, " batch"], n: Any, index: int, u: Tokens) -> Array:
         step_keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, n), index))(keys)
         return dropout_masks(step_keys, u.shape[1:], rate=self.dropout, dtype=u.dtype)
+
+
+def _find_scheme(config: Config, names: tuple[str, ...]) -> Scheme | None:
+    splitting = config.splitting
+    if splitting.scheme == "literal":
+        return None
+    if splitting.word is not None:
+        return parse_scheme(splitting.word, names)
+    return build_scheme(splitting.scheme, len(names))
+
+
+def _outer_names(scheme: Scheme, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(names[i] for i in sorted(scheme.words[0][1].letters[0].operators))
+
+
+def _has_own_flow(operator: Operator) -> bool:
+    """Whether a mask would spoil the operator: the flow of a masked field is not the masked flow."""
+    return find_flow(getattr(operator, "operator", operator)) is not None

@@ -12,6 +12,8 @@ from jax.extend import core
 from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config
 from ctt.models.build import build_model, count_parameters
+from ctt.models.evolution import Evolution
+from ctt.splitting.substep import Substep
 from ctt.training.state import Batch
 from ctt.training.step import build_update
 from ctt.typing import PyTree
@@ -51,19 +53,18 @@ def measure_footprint(config: Config) -> dict[str, Any]:
     state, update = _abstract_update(config, model)
     compiled = jax.jit(update, donate_argnums=0).lower(state, batch).compile()
     memory = compiled.memory_analysis()
-    evaluations = evolution.scheme.num_letters * evolution.substep.evaluations
     return {
         "model": config.model.name,
         "num_parameters": num_parameters,
         "parameters": {name: _num_scalars(part) for name, part in nnx.state(model, nnx.Param).items()},
         "tokens": _num_tokens(config),
-        "scheme": f"{evolution.scheme.name}: {evolution.scheme.describe(evolution.controls.names)}",
-        "substep": f"{evolution.substep.name}, order {evolution.substep.order}",
+        "scheme": describe_scheme(evolution),
+        "substep": describe_substeps(evolution),
         "steps": evolution.steps,
         "horizon": evolution.dt * evolution.steps,
-        "substeps_per_step": evolution.scheme.num_letters,
-        "field_evaluations_per_step": evaluations,
-        "field_evaluations": evaluations * evolution.steps,
+        "substeps_per_step": evolution.scheme.num_letters if evolution.scheme is not None else 1,
+        "field_evaluations_per_step": evolution.field_evaluations / evolution.steps,
+        "field_evaluations": evolution.field_evaluations,
         "forward_flops": forward_flops,
         "update_flops": count_flops(update, state, batch),
         "batch_size": size,
@@ -71,6 +72,37 @@ def measure_footprint(config: Config) -> dict[str, Any]:
         "optimizer_bytes": _num_bytes(state.opt_state),
         "temporaries_bytes": int(memory.temp_size_in_bytes) if memory is not None else 0,
     }
+
+
+def describe_scheme(evolution: Evolution) -> str:
+    """Return the name, the words and the order of a network's scheme.
+
+    Args:
+        evolution: the depth of a network, abstract or not.
+    """
+    scheme = evolution.scheme
+    if scheme is None:
+        return "literal: the layer (3.5)-(3.10), at step 1 only"
+    order = "no splitting error" if scheme.order == math.inf else f"order {scheme.order:g} with exact substeps"
+    merged = ", ends merged" if scheme.merge_ends else ""
+    kind = "palindrome" if scheme.is_symmetric else "not a palindrome"
+    return f"{scheme.name}: {scheme.describe(evolution.controls.names)}{merged}; {order}, {kind}"
+
+
+def describe_substeps(evolution: Evolution) -> str:
+    """Return the substeps of a network's operators and their orders.
+
+    Args:
+        evolution: the depth of a network, abstract or not.
+    """
+
+    def describe(method: Substep) -> str:
+        return "exact flow" if method.is_exact else f"{method.name}, order {method.order:g}"
+
+    texts = [describe(method) for method in evolution.substeps]
+    if len(set(texts)) == 1:
+        return texts[0]
+    return "; ".join(f"{name}: {text}" for name, text in zip(evolution.controls.names, texts, strict=True))
 
 
 def _abstract_update(config: Config, model: nnx.Module) -> tuple[Any, Callable[..., Any]]:

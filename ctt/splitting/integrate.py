@@ -6,12 +6,14 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ctt.config.error import InputError
+from ctt.config.error import InputError, suggest
+from ctt.config.name import SAMPLINGS, SamplingName
 from ctt.dynamics.operator import Operator, Projection
+from ctt.splitting.compatibility import check_operators
 from ctt.splitting.rollout import rollout
-from ctt.splitting.scheme import Letter, Scheme, Word, build_scheme
-from ctt.splitting.step import apply_letter, split_step
-from ctt.splitting.substep import Substep, build_substep
+from ctt.splitting.scheme import Letter, Scheme, build_scheme
+from ctt.splitting.step import apply_letter, split_step, walk_clocks
+from ctt.splitting.substep import Substep, build_substeps
 from ctt.typing import State, Time, VectorField
 
 
@@ -54,15 +56,123 @@ def as_operator(value: Any) -> Operator | Projection:
     )
 
 
+@dataclass(frozen=True)
+class Marcher:
+    """A splitting scheme on a grid: what happens before the first step, in each step, and in the last one.
+
+    For most schemes every step is alike. With `merge_ends` the last letter of a step is joined with the
+    first of the next, one flow over both fractions, so that the ends are halves.
+
+    Attributes:
+        scheme: the words.
+        substeps: the method for each operator.
+        operators: the operators.
+        sampling: where on a letter's clock interval what depends on time is evaluated, see `split_step`.
+    """
+
+    scheme: Scheme
+    substeps: tuple[Substep, ...]
+    operators: tuple[Operator | Projection, ...]
+    sampling: SamplingName = "stage"
+
+    def begin(self, u: State, t: Time, dt: Time) -> State:
+        """Return what `step` starts from.
+
+        Args:
+            u: state at `t`.
+            t: time at the start of the first step.
+            dt: length of a step.
+        """
+        if not self.scheme.merge_ends:
+            return u
+        return self._apply(walk_clocks(self.scheme.words[0][1], t, dt)[0], u, dt)
+
+    def step(self, u: State, t: Time, dt: Time) -> State:
+        """Return the state after a step that another one follows.
+
+        Args:
+            u: what `begin` or `step` returned.
+            t: time at the start of the step.
+            dt: length of a step.
+        """
+        if not self.scheme.merge_ends:
+            return self.end(u, t, dt)
+        first, *inner, (last, clocks) = walk_clocks(self.scheme.words[0][1], t, dt)
+        for letter in inner:
+            u = self._apply(letter, u, dt, t + dt / 2)
+        return self._apply((Letter(last.operators, last.fraction + first[0].fraction), clocks), u, dt)
+
+    def end(self, u: State, t: Time, dt: Time) -> State:
+        """Return the state at the end of the last step.
+
+        Args:
+            u: what `begin` or `step` returned.
+            t: time at the start of the last step.
+            dt: length of a step.
+        """
+        if not self.scheme.merge_ends:
+            return split_step(
+                self.scheme, self.substeps, operators=self.operators, u=u, t=t, dt=dt, sampling=self.sampling
+            )
+        *inner, last = walk_clocks(self.scheme.words[0][1], t, dt)[1:]
+        for letter in inner:
+            u = self._apply(letter, u, dt, t + dt / 2)
+        return self._apply(last, u, dt)
+
+    def _apply(
+        self, letter: tuple[Letter, dict[int, Time]], u: State, dt: Time, frozen_at: Time | None = None
+    ) -> State:
+        return apply_letter(
+            letter[0],
+            self.substeps,
+            operators=self.operators,
+            clocks=letter[1],
+            u=u,
+            dt=dt,
+            sampling=self.sampling,
+            frozen_at=frozen_at if self.sampling == "step" else None,
+        )
+
+
+def build_marcher(
+    operators: Sequence[Any],
+    *,
+    scheme: str | Scheme,
+    substep: str | Sequence[str],
+    sampling: SamplingName = "stage",
+    allow_reduced_order: bool = False,
+) -> Marcher:
+    """Return a scheme together with its operators, checked against each other.
+
+    Args:
+        operators: functions ``f(t, u)``, operators, or projections.
+        scheme: name of a splitting scheme, or a `Scheme`.
+        substep: name of the method for the flow of one letter, or a name for each operator.
+        sampling: ``stage``, ``midpoint`` or ``step``, see `split_step`.
+        allow_reduced_order: see `integrate`.
+
+    Raises:
+        InputError: see `integrate`.
+    """
+    parts = tuple(as_operator(value) for value in operators)
+    rule, methods = build_scheme(scheme, len(parts)), build_substeps(substep, len(parts))
+    if sampling not in SAMPLINGS:
+        raise InputError(f"`sampling` must be a known name, got {sampling!r}: {suggest(str(sampling), SAMPLINGS)}.")
+    check_operators(rule, methods, parts, allow_reduced_order=allow_reduced_order)
+    return Marcher(rule, methods, parts, sampling)
+
+
 def integrate(
     operators: Sequence[Any],
     u0: State,
     *,
     scheme: str | Scheme = "strang",
-    substep: str = "midpoint",
+    substep: str | Sequence[str] = "midpoint",
     steps: int = 32,
     horizon: Time = 1.0,
     t0: Time = 0.0,
+    sampling: SamplingName = "stage",
+    allow_reduced_order: bool = False,
 ) -> State:
     """Integrate ``u_t = f_1(t, u) + f_2(t, u) + ...`` by operator splitting on a uniform grid.
 
@@ -72,16 +182,22 @@ def integrate(
         operators: functions ``f(t, u)``, operators, or projections onto constraint sets.
         u0: state at `t0`: an array or a pytree of arrays.
         scheme: name of a splitting scheme, or a `Scheme`.
-        substep: name of the method for the flow of one letter.
+        substep: name of the method for the flow of one letter, or a name for each operator.
         steps: number of steps, >= 1.
         horizon: length of the time interval; negative integrates backwards.
         t0: initial time.
+        sampling: ``stage`` evaluates a field at the substep's stage times; ``midpoint`` freezes what depends on
+            time at the middle of each letter, ``step`` at the middle of each step, as networks do with their
+            weights.
+        allow_reduced_order: let combinations run whose order is lower than the scheme's, such as `yoshida4`
+            with a projection.
 
     Returns:
         The state at ``t0 + horizon``.
 
     Raises:
-        InputError: an unknown name, no step, or something that is no operator.
+        InputError: an unknown name, no step, something that is no operator, or operators that do not go together
+            with the scheme (`ctt.splitting.compatibility`).
 
     References:
         MATH.md section 5.
@@ -93,45 +209,16 @@ def integrate(
         >>> bool(jnp.allclose(u1, jnp.exp(-1.0) * jnp.array([jnp.cos(1.0), -jnp.sin(1.0)]), atol=1e-4))
         True
     """
-    parts = [as_operator(value) for value in operators]
     if steps < 1:
         raise InputError(f"`steps` must be >= 1, got {steps}. Pass a positive number of steps.")
-    rule, method = build_scheme(scheme, len(parts)), build_substep(substep)
+    marcher = build_marcher(
+        operators, scheme=scheme, substep=substep, sampling=sampling, allow_reduced_order=allow_reduced_order
+    )
     dt = horizon / steps
     times = t0 + dt * jnp.arange(steps)
-    if rule.merge_ends:
-        return _integrate_merged(rule, method, operators=parts, u=u0, times=times, dt=dt)
-
-    def step(u: State, t: Time, n: Any) -> State:
-        del n
-        return split_step(rule, method, operators=parts, u=u, t=t, dt=dt)
-
-    return rollout(step, times, u0)[0]
-
-
-def _integrate_merged(
-    scheme: Scheme, substep: Substep, *, operators: Sequence[Operator | Projection], u: State, times: Any, dt: Time
-) -> State:
-    """Join the last letter of each step with the first of the next: one flow over both fractions."""
-    letters = scheme.words[0][1].letters
-    first, inner, last = letters[0], letters[1:-1], letters[-1]
-    joined = Letter(first.operators, first.fraction + last.fraction)
-    starts = [{o: Word(letters[:i]).total(o) for o in letter.operators} for i, letter in enumerate(letters)]
-
-    def apply(letter: Letter, position: int, u: State, t: Time) -> State:
-        clocks = {o: t + start * dt for o, start in starts[position].items()}
-        return apply_letter(letter, substep, operators=operators, clocks=clocks, u=u, dt=dt)
-
-    def apply_inner(u: State, t: Time) -> State:
-        for position, letter in enumerate(inner, start=1):
-            u = apply(letter, position, u, t)
-        return u
-
-    def step(u: State, t: Time, n: Any) -> State:
-        del n
-        return apply(joined, len(letters) - 1, apply_inner(u, t), t)
-
-    u = apply(first, 0, u, times[0])
-    if times.shape[0] > 1:
-        u = rollout(step, times[:-1], u)[0]
-    return apply(last, len(letters) - 1, apply_inner(u, times[-1]), times[-1])
+    u = marcher.begin(u0, times[0], dt)
+    if not marcher.scheme.merge_ends:
+        return rollout(lambda u, t, n: marcher.step(u, t, dt), times, u)[0]
+    if steps > 1:
+        u = rollout(lambda u, t, n: marcher.step(u, t, dt), times[:-1], u)[0]
+    return marcher.end(u, times[-1], dt)

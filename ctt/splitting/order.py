@@ -1,6 +1,6 @@
 """Measured orders of convergence."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ctt.config.error import InputError
-from ctt.dynamics.operator import Constrained, Operator
-from ctt.splitting.integrate import as_operator, integrate
+from ctt.config.name import SamplingName
+from ctt.dynamics.operator import Operator, is_bolted_on
+from ctt.splitting.integrate import Marcher, build_marcher
 from ctt.splitting.scheme import Scheme
-from ctt.typing import State
+from ctt.typing import Array, State
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,13 @@ def observed_order(
     u0: State,
     *,
     scheme: str | Scheme = "strang",
-    substep: str = "midpoint",
+    substep: str | Sequence[str] = "midpoint",
     steps: Sequence[int] = (8, 16, 32, 64),
     horizon: float = 1.0,
+    sampling: SamplingName = "stage",
+    breakpoints: Sequence[float] = (),
     reference: State | None = None,
+    allow_reduced_order: bool = False,
 ) -> float:
     """Return the measured order of a scheme on a problem.
 
@@ -58,10 +62,14 @@ def observed_order(
         operators: functions ``f(t, u)``, operators, or projections.
         u0: state at time 0.
         scheme: name of a splitting scheme, or a `Scheme`.
-        substep: name of the method for the flow of one letter.
+        substep: name of the method for the flow of one letter, or a name for each operator.
         steps: at least two different numbers of steps.
         horizon: final time.
+        sampling: ``stage``, ``midpoint`` or ``step``, see `ctt.integrate`.
+        breakpoints: times at which a field jumps, such as the knots of piecewise-constant controls; the
+            reference steps exactly to them.
         reference: the state at `horizon`; None: see `measure_convergence`.
+        allow_reduced_order: see `ctt.integrate`.
 
     Returns:
         The least-squares slope of the errors against the step, in log-log.
@@ -78,7 +86,16 @@ def observed_order(
         2.0
     """
     return measure_convergence(
-        operators, u0, scheme=scheme, substep=substep, steps=steps, horizon=horizon, reference=reference
+        operators,
+        u0,
+        scheme=scheme,
+        substep=substep,
+        steps=steps,
+        horizon=horizon,
+        sampling=sampling,
+        breakpoints=breakpoints,
+        reference=reference,
+        allow_reduced_order=allow_reduced_order,
     ).slope
 
 
@@ -87,10 +104,13 @@ def measure_convergence(
     u0: State,
     *,
     scheme: str | Scheme = "strang",
-    substep: str = "midpoint",
+    substep: str | Sequence[str] = "midpoint",
     steps: Sequence[int] = (8, 16, 32, 64),
     horizon: float = 1.0,
+    sampling: SamplingName = "stage",
+    breakpoints: Sequence[float] = (),
     reference: State | None = None,
+    allow_reduced_order: bool = False,
 ) -> Convergence:
     """Measure a scheme's errors on a sequence of grids.
 
@@ -103,10 +123,14 @@ def measure_convergence(
         operators: functions ``f(t, u)``, operators, or projections.
         u0: state at time 0.
         scheme: name of a splitting scheme, or a `Scheme`.
-        substep: name of the method for the flow of one letter.
+        substep: name of the method for the flow of one letter, or a name for each operator.
         steps: at least two different numbers of steps.
         horizon: final time.
+        sampling: ``stage``, ``midpoint`` or ``step``, see `ctt.integrate`.
+        breakpoints: times at which a field jumps, such as the knots of piecewise-constant controls; the
+            reference steps exactly to them.
         reference: the state at `horizon`, if known.
+        allow_reduced_order: see `ctt.integrate`.
 
     Returns:
         The errors in the maximum norm.
@@ -118,14 +142,17 @@ def measure_convergence(
     if len(set(grids)) < 2:
         raise InputError(f"`steps` must hold at least two different numbers, got {grids}. Pass e.g. (8, 16, 32, 64).")
 
-    def solve(n: int) -> State:
-        return jax.jit(lambda u: integrate(operators, u, scheme=scheme, substep=substep, steps=n, horizon=horizon))(u0)
-
+    marcher = build_marcher(
+        operators, scheme=scheme, substep=substep, sampling=sampling, allow_reduced_order=allow_reduced_order
+    )
+    solve = build_grid_solver(marcher, horizon)
     if reference is None:
-        parts = [as_operator(value) for value in operators]
-        is_smooth = all(isinstance(p, Operator) and not isinstance(p, Constrained) for p in parts)
-        reference = _solve_unsplit(parts, u0, horizon) if is_smooth else solve(8 * max(grids))
-    errors = tuple(_distance(solve(n), reference) for n in grids)
+        is_smooth = all(isinstance(p, Operator) and not is_bolted_on(p) for p in marcher.operators)
+        if is_smooth:
+            reference = solve_unsplit(marcher.operators, u0, horizon, breakpoints=breakpoints)
+        else:
+            reference = solve(u0, 8 * max(grids))
+    errors = tuple(distance(solve(u0, n), reference) for n in grids)
     if not all(np.isfinite(e) and e > 0 for e in errors):
         raise InputError(
             f"The errors {errors} at {grids} steps have no logarithm: the scheme is exact on this problem or "
@@ -134,25 +161,69 @@ def measure_convergence(
     return Convergence(grids, errors)
 
 
-def _solve_unsplit(operators: Sequence[Any], u0: State, horizon: float) -> State:
-    def field(t: Any, u: State, args: Any) -> State:
-        del args
+def build_grid_solver(marcher: Marcher, horizon: float) -> Callable[[State, int], State]:
+    """Return ``solve(u0, steps)``, the state at `horizon` on a uniform grid, compiled once for all grids.
+
+    Args:
+        marcher: a scheme together with its operators.
+        horizon: final time.
+    """
+
+    @jax.jit
+    def solve(u0: State, steps: Array) -> State:
+        dt = horizon / steps
+        u = marcher.begin(u0, jnp.zeros_like(dt), dt)
+        num_plain = steps - 1 if marcher.scheme.merge_ends else steps
+        u = jax.lax.fori_loop(0, num_plain, lambda n, u: marcher.step(u, n * dt, dt), u)
+        return marcher.end(u, (steps - 1) * dt, dt) if marcher.scheme.merge_ends else u
+
+    return lambda u0, steps: solve(u0, jnp.asarray(steps))
+
+
+def solve_unsplit(operators: Sequence[Any], u0: State, horizon: float, *, breakpoints: Sequence[float] = ()) -> State:
+    """Return the solution of the unsplit equation, which shares nothing with the schemes here.
+
+    Diffrax's Dopri8 with steps adapted to round-off, from breakpoint to breakpoint.
+
+    Args:
+        operators: the operators, all with a `vector_field`.
+        u0: state at time 0.
+        horizon: final time.
+        breakpoints: times in (0, horizon) at which a field jumps.
+    """
+    ends = jnp.asarray([0.0, *sorted(t for t in breakpoints if 0 < t < horizon), horizon])
+    epsilon = float(jnp.finfo(jnp.result_type(*jax.tree.leaves(u0), jnp.float32)).eps)
+
+    def field(t: Any, u: State, bounds: tuple[Array, Array]) -> State:
+        if len(ends) > 2:  # A stage at the end of an interval must not see the next one's field.
+            slack = 1e-9 * (bounds[1] - bounds[0])
+            t = jnp.clip(t, bounds[0] + slack, bounds[1] - slack)
         return jax.tree.map(lambda *leaves: sum(leaves), *(p.vector_field(t, u) for p in operators))
 
-    epsilon = float(jnp.finfo(jnp.result_type(*jax.tree.leaves(u0), jnp.float32)).eps)
-    solution = diffrax.diffeqsolve(
-        diffrax.ODETerm(field),
-        diffrax.Dopri8(),
-        t0=0.0,
-        t1=horizon,
-        dt0=None,
-        y0=u0,
-        stepsize_controller=diffrax.PIDController(rtol=50 * epsilon, atol=50 * epsilon),
-        max_steps=100_000,
-    )
-    assert solution.ys is not None
-    return jax.tree.map(lambda x: x[-1], solution.ys)
+    def advance(u: State, bounds: tuple[Array, Array]) -> tuple[State, None]:
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(field),
+            diffrax.Dopri8(),
+            t0=bounds[0],
+            t1=bounds[1],
+            dt0=None,
+            y0=u,
+            args=bounds,
+            stepsize_controller=diffrax.PIDController(rtol=50 * epsilon, atol=50 * epsilon),
+            max_steps=100_000,
+            adjoint=diffrax.ForwardMode(),
+        )
+        assert solution.ys is not None
+        return jax.tree.map(lambda x: x[-1], solution.ys), None
+
+    return jax.jit(lambda u: jax.lax.scan(advance, u, (ends[:-1], ends[1:]))[0])(u0)
 
 
-def _distance(u: State, v: State) -> float:
+def distance(u: State, v: State) -> float:
+    """Return the largest absolute difference of two states.
+
+    Args:
+        u: a state.
+        v: a state of the same structure.
+    """
     return float(max(jnp.max(jnp.abs(a - b)) for a, b in zip(jax.tree.leaves(u), jax.tree.leaves(v), strict=True)))

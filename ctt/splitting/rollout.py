@@ -20,6 +20,7 @@ class Rollout(Protocol):
         running_cost: RunningCost | None = None,
         *,
         steps_per_slice: int = 1,
+        num_slices: int | None = None,
     ) -> tuple[State, PyTree]:
         """See `rollout`."""
         ...
@@ -32,6 +33,7 @@ def rollout(
     running_cost: RunningCost | None = None,
     *,
     steps_per_slice: int = 1,
+    num_slices: int | None = None,
     transform_body: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda body: body,
 ) -> tuple[State, PyTree]:
     """Iterate ``u_{n+1} = step(u_n, theta_n, n)`` and sum a running cost along the way.
@@ -44,6 +46,7 @@ def rollout(
         u0: initial state.
         running_cost: ``L(n, u_n, u_{n+1}, theta_n)``, a scalar or a pytree of scalars; None: no cost.
         steps_per_slice: how many consecutive steps share a slice, >= 1.
+        num_slices: length of axis 0; None: read off `controls`, which then must have an array.
         transform_body: wraps one step and its cost, such as `jax.checkpoint`.
 
     Returns:
@@ -61,11 +64,13 @@ def rollout(
             lambda u, theta: running_cost(jnp.int32(0), u, step(u, theta, jnp.int32(0)), theta), u0, theta0
         )
         cost0 = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    (u, costs), _ = _scan(lambda carry, x: (body(carry, x), None), (u0, cost0), controls, steps_per_slice)
+    (u, costs), _ = _scan(lambda carry, x: (body(carry, x), None), (u0, cost0), controls, steps_per_slice, num_slices)
     return u, costs
 
 
-def trajectory(step: Step, controls: PyTree, u0: State, *, steps_per_slice: int = 1) -> State:
+def trajectory(
+    step: Step, controls: PyTree, u0: State, *, steps_per_slice: int = 1, num_slices: int | None = None
+) -> State:
     """Return all states of `rollout`, the initial one first.
 
     Args:
@@ -73,6 +78,7 @@ def trajectory(step: Step, controls: PyTree, u0: State, *, steps_per_slice: int 
         controls: pytree of arrays `[slices, ...]`.
         u0: initial state.
         steps_per_slice: how many consecutive steps share a slice, >= 1.
+        num_slices: length of axis 0; None: read off `controls`, which then must have an array.
 
     Returns:
         The pytree of `u0` with a leading axis of length ``slices * steps_per_slice + 1``.
@@ -83,7 +89,7 @@ def trajectory(step: Step, controls: PyTree, u0: State, *, steps_per_slice: int 
         carry = body(carry, x)
         return carry, carry[0]
 
-    _, states = _scan(record, (u0, None), controls, steps_per_slice)
+    _, states = _scan(record, (u0, None), controls, steps_per_slice, num_slices)
     states = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), states) if steps_per_slice > 1 else states
     return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), u0, states)
 
@@ -99,9 +105,11 @@ def _build_body(step: Step, running_cost: RunningCost | None) -> Callable[[Any, 
     return body
 
 
-def _scan(body: Callable[[Any, Any], Any], carry: Any, controls: PyTree, steps_per_slice: int) -> Any:
-    num_slices = jax.tree.leaves(controls)[0].shape[0]
-    indices = jnp.arange(num_slices * steps_per_slice, dtype=jnp.int32)
+def _scan(
+    body: Callable[[Any, Any], Any], carry: Any, controls: PyTree, steps_per_slice: int, num_slices: int | None
+) -> Any:
+    length = jax.tree.leaves(controls)[0].shape[0] if num_slices is None else num_slices
+    indices = jnp.arange(length * steps_per_slice, dtype=jnp.int32)
     if steps_per_slice == 1:
         return jax.lax.scan(body, carry, (indices, controls))
 
@@ -109,4 +117,4 @@ def _scan(body: Callable[[Any, Any], Any], carry: Any, controls: PyTree, steps_p
         inner, theta = x
         return jax.lax.scan(lambda c, n: body(c, (n, theta)), carry, inner)
 
-    return jax.lax.scan(over_slice, carry, (indices.reshape(num_slices, steps_per_slice), controls))
+    return jax.lax.scan(over_slice, carry, (indices.reshape(length, steps_per_slice), controls))

@@ -1,10 +1,11 @@
 """A splitting scheme as data: a weighted sum of words of letters (MATH.md section 5)."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ctt.config.error import InputError, suggest
+from ctt.splitting.condition import algebraic_order
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ class Scheme:
         name: what messages call it.
         num_operators: how many operators it splits.
         words: each with its weight; the weights sum to 1.
-        order: order of the splitting with exact substeps.
+        order: order of the splitting with exact substeps, infinite where there is no splitting error; None: that
+            of the words, which is computed (`ctt.splitting.condition`). A higher claim than theirs is refused.
         merge_ends: whether the last letter of a step is joined with the first of the next.
         reference: where the scheme comes from.
     """
@@ -60,7 +62,7 @@ class Scheme:
     name: str
     num_operators: int
     words: tuple[tuple[float, Word], ...]
-    order: int
+    order: float | None = None
     merge_ends: bool = False
     reference: str = ""
 
@@ -68,7 +70,8 @@ class Scheme:
         """Check the words.
 
         Raises:
-            InputError: weights or fractions do not sum to 1, an index is out of range, or the ends cannot merge.
+            InputError: weights or fractions do not sum to 1, an index is out of range, the ends cannot merge, or
+                the claimed order is higher than that of the words.
         """
         total = math.fsum(weight for weight, _ in self.words)
         if not math.isclose(total, 1.0, abs_tol=1e-12):
@@ -77,12 +80,23 @@ class Scheme:
             for operator in {o for letter in word.letters for o in letter.operators} | set(range(self.num_operators)):
                 self._check_operator(word, operator)
         if self.merge_ends:
-            ends = [(word.letters[0].operators, word.letters[-1].operators) for _, word in self.words]
-            if len(ends) != 1 or ends[0][0] != ends[0][1]:
+            words = [word.letters for _, word in self.words]
+            if len(words) != 1 or len(words[0]) < 2 or words[0][0].operators != words[0][-1].operators:
                 raise InputError(
                     f"`merge_ends` of `{self.name}` needs a single word that begins and ends with the same operators. "
                     "Leave the flag out."
                 )
+        self._settle_order()
+
+    def _settle_order(self) -> None:
+        words = [(weight, [(x.operators, x.fraction) for x in word.letters]) for weight, word in self.words]
+        order = algebraic_order(words, self.num_operators)
+        if self.order is not None and self.order > order:
+            raise InputError(
+                f"The scheme `{self.name}` claims order {self.order:g}, its words have order {order:g}. Correct the "
+                "fractions, or leave the order out."
+            )
+        object.__setattr__(self, "order", order if self.order is None else float(self.order))
 
     def _check_operator(self, word: Word, operator: int) -> None:
         if not 0 <= operator < self.num_operators:
@@ -102,17 +116,26 @@ class Scheme:
         """Number of substeps in one step."""
         return sum(len(word.letters) for _, word in self.words)
 
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether a step back undoes a step, with exact flows: every word is a palindrome."""
+        return len(self.words) == 1 and self.words[0][1].is_palindrome
+
+    @property
+    def has_negative_fractions(self) -> bool:
+        """Whether some operator flows backwards in time within a step."""
+        return any(letter.fraction < 0 for _, word in self.words for letter in word.letters)
+
     def describe(self, names: tuple[str, ...]) -> str:
         """Return the words in a reader's notation, such as ``attention/2 feedforward attention/2``.
 
         Args:
             names: a name for each operator.
         """
-        texts = [
-            (f"{weight:g} " if weight != 1 else "") + " ".join(_describe(letter, names) for letter in word.letters)
-            for weight, word in self.words
-        ]
-        return " + ".join(f"({text})" if len(texts) > 1 else text for text in texts)
+        texts = [" ".join(_describe(letter, names) for letter in word.letters) for _, word in self.words]
+        if len(texts) == 1:
+            return texts[0]
+        return " + ".join(f"{weight:g} ({text})" for (weight, _), text in zip(self.words, texts, strict=True))
 
 
 def _describe(letter: Letter, names: tuple[str, ...]) -> str:
@@ -120,8 +143,8 @@ def _describe(letter: Letter, names: tuple[str, ...]) -> str:
     operators = f"{{{operators}}}" if len(letter.operators) > 1 else operators
     if letter.fraction == 1:
         return operators
-    inverse = 1 / letter.fraction
-    return f"{operators}/{inverse:g}" if inverse == round(inverse) else f"{letter.fraction:g} {operators}"
+    inverse = 1 / letter.fraction if letter.fraction else math.nan
+    return f"{operators}/{inverse:g}" if inverse == round(inverse) else f"{operators}*{letter.fraction:g}"
 
 
 def single_word(*letters: tuple[int, float]) -> tuple[tuple[float, Word], ...]:
@@ -139,27 +162,65 @@ def single_word(*letters: tuple[int, float]) -> tuple[tuple[float, Word], ...]:
 
 def _lie(num_operators: int) -> Scheme:
     words = single_word(*((o, 1.0) for o in range(num_operators)))
-    return Scheme("lie", num_operators, words, order=1, reference="Trotter (1959); arXiv:2510.03989, (3.5)-(3.10)")
+    return Scheme("lie", num_operators, words, reference="Trotter (1959); arXiv:2510.03989, (3.5)-(3.10)")
 
 
 def _lie_reversed(num_operators: int) -> Scheme:
     words = single_word(*((o, 1.0) for o in reversed(range(num_operators))))
-    return Scheme("lie_reversed", num_operators, words, order=1, reference="Trotter (1959)")
+    return Scheme("lie_reversed", num_operators, words, reference="Trotter (1959)")
+
+
+_STRANG = "Strang, SIAM J. Numer. Anal. 5 (1968)"
+
+
+def _palindrome(operators: Sequence[int], length: float = 1.0) -> list[tuple[int, float]]:
+    """Return ``A/2 B/2 C B/2 A/2``, over `length` steps."""
+    *outer, middle = operators
+    half = [(o, length / 2) for o in outer]
+    return [*half, (middle, length), *reversed(half)]
 
 
 def _strang(num_operators: int) -> Scheme:
-    last = num_operators - 1
-    half = [(o, 0.5) for o in range(last)]
-    words = single_word(*half, (last, 1.0), *reversed(half))
-    return Scheme("strang", num_operators, words, order=2, reference="Strang, SIAM J. Numer. Anal. 5 (1968)")
+    return Scheme("strang", num_operators, single_word(*_palindrome(range(num_operators))), reference=_STRANG)
+
+
+def _strang_reversed(num_operators: int) -> Scheme:
+    words = single_word(*_palindrome(range(num_operators)[::-1]))
+    return Scheme("strang_reversed", num_operators, words, reference=f"{_STRANG}; Macaron, arXiv:1906.02762")
+
+
+def _strang_staggered(num_operators: int) -> Scheme:
+    words = single_word(*_palindrome(range(num_operators)))
+    return Scheme("strang_staggered", num_operators, words, merge_ends=num_operators > 1, reference=_STRANG)
+
+
+def _parallel(num_operators: int) -> Scheme:
+    words = ((1.0, Word((Letter(frozenset(range(num_operators)), 1.0),))),)
+    return Scheme("parallel", num_operators, words, reference="no splitting; with Euler ViT-22B, arXiv:2302.05442")
+
+
+def _swss(num_operators: int) -> Scheme:
+    forward, backward = (build(num_operators).words[0][1] for build in (_lie, _lie_reversed))
+    return Scheme("swss", num_operators, ((0.5, forward), (0.5, backward)), reference="Strang (1963), symmetrised")
+
+
+def _yoshida4(num_operators: int) -> Scheme:
+    outer = 1 / (2 - 2 ** (1 / 3))
+    letters = [x for length in (outer, 1 - 2 * outer, outer) for x in _palindrome(range(num_operators), length)]
+    return Scheme("yoshida4", num_operators, single_word(*letters), reference="Yoshida, Phys. Lett. A 150 (1990)")
 
 
 SCHEMES: dict[str, Callable[[int], Scheme]] = {
     "lie": _lie,
     "lie_reversed": _lie_reversed,
     "strang": _strang,
+    "strang_reversed": _strang_reversed,
+    "strang_staggered": _strang_staggered,
+    "parallel": _parallel,
+    "swss": _swss,
+    "yoshida4": _yoshida4,
 }
-"""Schemes by name, each for any number of operators."""
+"""Schemes by name, each for any number of operators (MATH.md section 5)."""
 
 
 def build_scheme(scheme: str | Scheme, num_operators: int) -> Scheme:

@@ -1,6 +1,7 @@
-"""Substeps: one-step methods that approximate the flow of one letter."""
+"""Substeps: one-step methods that approximate the flow of one letter, and `exact`, the operator's own flow."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -16,15 +17,20 @@ class Substep:
 
     Attributes:
         name: what messages call it.
-        order: order of the method.
-        evaluations: evaluations of f in a substep.
-        advance: ``advance(f, t, u, h)``, the approximate flow from t to t + h.
+        order: order of the method; infinite for `exact`.
+        evaluations: evaluations of f in a substep; for `exact` the one evaluation of the flow.
+        advance: ``advance(f, t, u, h)``, the approximate flow from t to t + h; None: the operator's own flow.
     """
 
     name: str
-    order: int
+    order: float
     evaluations: int
-    advance: Callable[[VectorField, Time, State, Time], State]
+    advance: Callable[[VectorField, Time, State, Time], State] | None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the operator's own flow is used."""
+        return self.advance is None
 
 
 def add_scaled(u: State, h: Time, du: State) -> State:
@@ -47,11 +53,29 @@ def _midpoint(f: VectorField, t: Time, u: State, h: Time) -> State:
     return add_scaled(u, h, f(t + h / 2, middle))
 
 
+def _heun(f: VectorField, t: Time, u: State, h: Time) -> State:
+    k1 = f(t, u)
+    k2 = f(t + h, add_scaled(u, h, k1))
+    return add_scaled(u, h / 2, jax.tree.map(jnp.add, k1, k2))
+
+
+def _rk4(f: VectorField, t: Time, u: State, h: Time) -> State:
+    k1 = f(t, u)
+    k2 = f(t + h / 2, add_scaled(u, h / 2, k1))
+    k3 = f(t + h / 2, add_scaled(u, h / 2, k2))
+    k4 = f(t + h, add_scaled(u, h, k3))
+    return add_scaled(u, h / 6, jax.tree.map(lambda a, b, c, d: a + 2 * b + 2 * c + d, k1, k2, k3, k4))
+
+
 SUBSTEPS: dict[str, Substep] = {
     "euler": Substep("euler", order=1, evaluations=1, advance=_euler),
     "midpoint": Substep("midpoint", order=2, evaluations=2, advance=_midpoint),
+    "heun": Substep("heun", order=2, evaluations=2, advance=_heun),
+    "rk4": Substep("rk4", order=4, evaluations=4, advance=_rk4),
+    "exact": Substep("exact", order=math.inf, evaluations=1, advance=None),
 }
-"""Substeps by name: explicit Euler, and the explicit midpoint rule (Runge 1895)."""
+"""Substeps by name: explicit Euler, the explicit midpoint rule (Runge 1895), Heun's method (1900), the classical
+Runge-Kutta method (Kutta 1901), and the flow that an operator brings with it."""
 
 
 def build_substep(name: str) -> Substep:
@@ -70,3 +94,28 @@ def build_substep(name: str) -> Substep:
     if name not in SUBSTEPS:
         raise InputError(f"`substep` must be a known name, got {name!r}: {suggest(str(name), SUBSTEPS)}.")
     return SUBSTEPS[name]
+
+
+def build_substeps(substep: str | Sequence[str], num_operators: int) -> tuple[Substep, ...]:
+    """Return a substep for each operator.
+
+    Args:
+        substep: one name for all operators, or a name for each.
+        num_operators: how many operators there are.
+
+    Raises:
+        InputError: a name is unknown, or there are neither one nor `num_operators` names.
+
+    Example:
+        >>> [method.name for method in build_substeps("rk4", 2)]
+        ['rk4', 'rk4']
+    """
+    if isinstance(substep, str):
+        return (build_substep(substep),) * num_operators
+    names = tuple(substep)
+    if len(names) != num_operators:
+        raise InputError(
+            f"`substep` must be one name, or a name for each of the {num_operators} operators, got "
+            f"{', '.join(map(str, names)) or 'none'}. Give as many names as there are operators."
+        )
+    return tuple(build_substep(name) for name in names)

@@ -3,12 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import diffrax
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
+from ctt.config.error import InputError
 from ctt.data.dataset import Split
 from ctt.data.sampler import padded_batches
+from ctt.models.vit import ViT
 from ctt.training.loss import cross_entropy
 from ctt.typing import PyTree
 
@@ -26,6 +30,79 @@ class Evaluation:
     num_examples: int
     loss: float
     accuracy: float
+
+
+@dataclass(frozen=True)
+class AdaptiveEvaluation(Evaluation):
+    """Measures of a model whose steps adapt to the splitting error of each image.
+
+    Attributes:
+        mean_steps: accepted steps an image, mean over the split.
+        min_steps: smallest number of accepted steps.
+        max_steps: largest number of accepted steps.
+        mean_rejected: rejected steps an image, mean over the split.
+    """
+
+    mean_steps: float
+    min_steps: int
+    max_steps: int
+    mean_rejected: float
+
+
+def build_adaptive_evaluator(
+    model: ViT, batch_size: int, *, rtol: float, atol: float, max_steps: int
+) -> Callable[[PyTree, Split], AdaptiveEvaluation]:
+    """Return ``evaluate(params, split)`` with steps that adapt to each image by itself.
+
+    Args:
+        model: gives the structure; its own weights are not used.
+        batch_size: images a dispatch; changes nothing but speed and memory.
+        rtol: relative tolerance of the local error.
+        atol: absolute tolerance of the local error.
+        max_steps: at most so many steps an image.
+    """
+    graphdef, _, rest = nnx.split(model, nnx.Param, ...)
+
+    @jax.jit
+    def measure(params: PyTree, images: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
+        model = nnx.merge(graphdef, params, rest)
+
+        def solve(image: jax.Array) -> tuple[jax.Array, ...]:
+            solution = model.solve(image[None], rtol=rtol, atol=atol, max_steps=max_steps)
+            assert solution.ys is not None
+            logits = model.classify(solution.ys[-1])[0]
+            is_done = solution.result == diffrax.RESULTS.successful
+            return logits, is_done, solution.stats["num_accepted_steps"], solution.stats["num_rejected_steps"]
+
+        logits, is_done, accepted, rejected = jax.vmap(solve)(images)
+        costs, is_right = cross_entropy(logits, labels), jnp.argmax(logits, axis=-1) == labels
+        return {"cost": costs, "is_right": is_right, "is_done": is_done, "accepted": accepted, "rejected": rejected}
+
+    def evaluate(params: PyTree, split: Split) -> AdaptiveEvaluation:
+        num_examples = len(split.labels)
+        size = min(batch_size, num_examples)
+        parts = []
+        for indices, weights in padded_batches(num_examples, size):
+            values = measure(params, split.images[indices], split.labels[indices])
+            parts.append({name: np.asarray(value)[np.asarray(weights) > 0] for name, value in values.items()})
+        total = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        num_open = int(np.sum(~total["is_done"]))
+        if num_open:
+            raise InputError(
+                f"`splitting.max_steps` must suffice, but {max_steps} steps did not for {num_open} of {num_examples} "
+                "images. Pass a larger number, or a larger --splitting.rtol."
+            )
+        return AdaptiveEvaluation(
+            num_examples,
+            float(np.mean(total["cost"])),
+            float(np.mean(total["is_right"])),
+            float(np.mean(total["accepted"])),
+            int(np.min(total["accepted"])),
+            int(np.max(total["accepted"])),
+            float(np.mean(total["rejected"])),
+        )
+
+    return evaluate
 
 
 def build_evaluator(model: nnx.Module, batch_size: int) -> Callable[[PyTree, Split], Evaluation]:

@@ -20,19 +20,21 @@ from ctt.data.dataset import Dataset
 from ctt.data.sampler import batch_indices, steps_per_epoch
 from ctt.data.source import load_dataset
 from ctt.models.build import build_model, count_parameters
+from ctt.training.certificate import describe_certificate
 from ctt.training.checkpoint import CheckpointStore
 from ctt.training.digest import tree_sha256
 from ctt.training.directory import RunDirectory
 from ctt.training.evaluate import build_evaluator
 from ctt.training.interruption import Interrupted, SignalWatch, watch_signals
 from ctt.training.manifest import build_manifest, environment_changes
+from ctt.training.meter import build_splitting_meter
 from ctt.training.progress import Reporter, SilentReporter
 from ctt.training.state import Batch, TrainState, state_from_record, state_record
 from ctt.training.step import Metrics, build_update
 
 FREE_ON_RESUME = frozenset(
     {"name", "data.dir", "training.log_every", "training.eval_every", "training.checkpoint_every"}
-    | {"training.keep_checkpoints", "training.eval_batch_size"}
+    | {"training.keep_checkpoints", "training.eval_batch_size", "training.certify", "training.log_splitting_error"}
 )
 """Fields that may change when a run is resumed: they say where and how often, not what is computed."""
 
@@ -131,22 +133,33 @@ class _Training:
         self.model = build_model(self.config)
         self.state, self.update = build_update(self.config, self.model, self.total)
         self.evaluate = build_evaluator(self.model, self.config.training.eval_batch_size)
+        self.measure_splitting = build_splitting_meter(self.model, self.config.training.batch_size)
         self.num_parameters = count_parameters(self.model)
         if resume:
             self._restore()
+            self._describe()
             if self.step >= self.total and (self.directory.path / "summary.json").exists():
                 self.reporter.say("The run is finished: nothing is left to do.")
                 return self.directory.read_json("summary.json")
         else:
+            self._describe()
             self._create()
-        self._describe()
         with watch_signals() as watch:
             self._train(watch)
         return self._finish()
 
     def _create(self) -> None:
         self.directory.create(self.config)
-        self._open_store(build_manifest(self.dataset))
+        self._open_store({**build_manifest(self.dataset), "certificate": self._certify()})
+
+    def _certify(self) -> dict[str, Any] | None:
+        """Measure the order of the discretisation, or say why there is none."""
+        if not self.config.training.certify:
+            return None
+        begin = time.monotonic()
+        certificate = describe_certificate(self.config)
+        self.reporter.say(f"{certificate['text']} ({time.monotonic() - begin:.0f} s; --training.no-certify skips it)")
+        return certificate
 
     def _open_store(self, manifest: dict[str, Any]) -> None:
         """Write the manifest of a new run, and open its checkpoints."""
@@ -168,7 +181,8 @@ class _Training:
 
     def _restore(self) -> None:
         is_new = not (self.directory.path / "manifest.json").exists()  # Interrupted before its first line.
-        manifest = build_manifest(self.dataset) if is_new else self.directory.read_manifest()
+        certificate = {"certificate": self._certify()} if is_new else {}
+        manifest = {**build_manifest(self.dataset), **certificate} if is_new else self.directory.read_manifest()
         self._open_store(manifest)
         if manifest["data_fingerprint"] != self.dataset.fingerprint:
             raise InputError(
@@ -284,6 +298,8 @@ class _Training:
         self._require_finite(result.loss)
         self.measured_step = self.step
         line = {"step": self.step, "split": split, "loss": result.loss, "accuracy": result.accuracy}
+        if self.config.training.log_splitting_error:
+            line["splitting"] = self.measure_splitting(self.state.params, self.dataset.split(split))
         self.directory.append_metrics(line)
         self.reporter.say(f"step {self.step}: {split} loss {result.loss:.3f}, {split} accuracy {result.accuracy:.2%}")
 

@@ -1,5 +1,7 @@
 """A trained run, as a library user loads it."""
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -8,6 +10,9 @@ from typing import Any
 import jax
 from flax import nnx
 
+from ctt.config.compatibility import check_refinable
+from ctt.config.error import InputError
+from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config
 from ctt.models.build import build_model
 from ctt.models.vit import ViT
@@ -42,6 +47,35 @@ class Run:
     def manifest(self) -> dict[str, Any]:
         """Versions, devices, data fingerprint and class names."""
         return RunDirectory(self.path).read_manifest()
+
+
+def discretise_anew(run: Run, changes: Mapping[str, Any]) -> tuple[Config, ViT]:
+    """Return a run's config and model with its equation and controls kept and another discretisation in time.
+
+    Args:
+        run: a trained run.
+        changes: fields of `config.splitting`, such as ``{"scheme": "strang", "steps": 16}``; the horizon stays.
+
+    Raises:
+        InputError: the fields do not go together, the run's controls do not fit the scheme, or the number of
+            steps changes and the run has no limit as the step goes to 0.
+    """
+    if not changes:
+        return run.config, run.model
+    splitting = dataclasses.replace(run.config.splitting, **changes)
+    config = dataclasses.replace(run.config, splitting=splitting)
+    if splitting.steps != run.config.splitting.steps:
+        check_refinable(config, "Another number of steps")
+    config = resolve_config(config)
+    params = nnx.state(run.model, nnx.Param)
+    graphdef, wanted, rest = nnx.split(build_model(config), nnx.Param, ...)
+    shapes = [jax.tree.map(lambda x: x.shape, nnx.to_pure_dict(state)) for state in (params, wanted)]
+    if shapes[0] != shapes[1]:
+        raise InputError(
+            f"`splitting.scheme` {splitting.scheme} needs other controls than the run has, which was trained with "
+            f"{run.config.splitting.scheme}. Choose a scheme such as lie, strang or yoshida4, or train a new run."
+        )
+    return config, nnx.merge(graphdef, params, rest)
 
 
 def load_run(path: str | Path) -> Run:

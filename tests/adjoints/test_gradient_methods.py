@@ -12,7 +12,7 @@ from ctt.adjoints import GRADIENT_METHODS, build_rollout
 from ctt.config import InputError
 from ctt.dynamics import PLACEMENTS, Normalization
 from ctt.models import Evolution
-from ctt.models.vit import transformer_operators
+from ctt.models.operators import build_operators
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -37,7 +37,7 @@ def small_operators(config):
         norm = Normalization(WIDTH, affine="none", eps=1e-5, param_dtype=dtype, rngs=rngs)
         return place(Mixing(has_shift, dtype), norm)
 
-    return {"first": lambda rngs: build(True, rngs), "second": lambda rngs: build(False, rngs)}
+    return lambda rngs: {"first": build(True, rngs), "second": build(False, rngs)}
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_remat_draws_the_same_dropout_again_in_the_backward_pass(compare_methods
 
 
 def test_remat_computes_the_gradient_of_store_for_a_transformer_with_dropout(compare_methods, tolerances):
-    assert compare_methods({"model.dtype": "float64"}, transformer_operators, has_dropout=True) < tolerances["float64"]
+    assert compare_methods({"model.dtype": "float64"}, build_operators, has_dropout=True) < tolerances["float64"]
 
 
 def test_remat_computes_the_gradient_of_store_with_fewer_knots_than_steps(compare_methods, tolerances):
@@ -108,7 +108,7 @@ def test_the_gradient_of_a_transformer_agrees_with_finite_differences(
     tiny_config, draw_weights, fast_compilation, method, placement
 ):
     config = tiny_config({"gradient.method": method, "normalization.placement": placement, "model.dtype": "float64"})
-    evolution = draw_weights(lambda: Evolution(config, transformer_operators(config), key=jax.random.key(0)))
+    evolution = draw_weights(lambda: Evolution(config, build_operators(config), key=jax.random.key(0)))
     graphdef, state = nnx.split(evolution)
     u0, weights = np.random.default_rng(1).standard_normal((2, 2, 3, WIDTH))
     value_and_gradient = jax.jit(

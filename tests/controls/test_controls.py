@@ -20,7 +20,7 @@ class Scale(nnx.Module):
 
 def build(num_coefficients, *, seed=0, horizon=1.0):
     basis = PiecewiseConstant(num_coefficients, horizon)
-    return Controls({"first": Scale, "second": Scale}, basis, key=jax.random.key(seed))
+    return Controls(lambda rngs: {"first": Scale(rngs), "second": Scale(rngs)}, basis, key=jax.random.key(seed))
 
 
 def weights(controls, name):

@@ -6,17 +6,20 @@ from flax import nnx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctt.dynamics import SelfAttention
+from ctt.config.error import InputError
+from ctt.dynamics.attention import SelfAttention
+from ctt.dynamics.attention import attend as attend_plainly
 
 WIDTH, TOKENS = 8, 5
 ALL_BIASES = ("query", "key", "value", "output")
 
 
-def build(*, num_heads=2, biases=ALL_BIASES, dtype=jnp.float32):
+def build(*, num_heads=2, biases=ALL_BIASES, dtype=jnp.float32, **arguments):
     return SelfAttention(
         WIDTH,
         num_heads,
         biases=biases,
+        **arguments,
         dtype=dtype,
         param_dtype=jnp.promote_types(dtype, jnp.float32),
         rngs=nnx.Rngs(0),
@@ -80,15 +83,17 @@ def test_a_bias_of_the_key_changes_nothing(draw_weights, call_jitted, relative_d
     assert relative_difference(after, before) < tolerances["float32"]
 
 
-@pytest.fixture(params=["bfloat16", "float32"])
+@pytest.fixture(params=["bfloat16", "float32", "causal"])
 def extreme(request, draw_weights, call_jitted):
     """The result and its gradient for scores far beyond the range of an exponential."""
-    module = draw_weights(lambda: build(dtype=jnp.dtype(request.param)))
+    is_causal = request.param == "causal"
+    dtype = "float32" if is_causal else request.param
+    module = draw_weights(lambda: build(dtype=jnp.dtype(dtype), is_causal=is_causal))
 
     def run(module, u):
         return jax.value_and_grad(lambda u: jnp.sum(module.vector_field(0.0, u).astype(jnp.float32)))(u)
 
-    return call_jitted(run, module, draw(size=1e4, dtype=request.param))
+    return call_jitted(run, module, draw(size=1e4, dtype=dtype))
 
 
 def test_large_scores_give_finite_values(extreme):
@@ -109,3 +114,88 @@ def test_bfloat16_is_near_float32(draw_weights, call_jitted, attend, relative_di
 def test_only_the_named_projections_have_a_bias(biases):
     module = nnx.eval_shape(lambda: build(biases=biases))
     assert tuple(name for name in ALL_BIASES if getattr(module, name).bias is not None) == biases
+
+
+@pytest.fixture
+def make(float64, draw_weights):
+    """Return a maker of attentions in float64, all with the same random weights."""
+    return lambda **arguments: draw_weights(lambda: build(dtype=jnp.float64, **arguments))
+
+
+def draw_wide():
+    return draw(dtype=jnp.float64)
+
+
+WEIGHTS = (1.0, 2.0, 1.0, 3.0, 1.0)
+
+
+def test_a_token_of_weight_two_counts_as_two_tokens(make, call_jitted, relative_difference, tolerances):
+    copies = np.repeat(np.arange(TOKENS), np.asarray(WEIGHTS, int))
+    _, firsts = np.unique(copies, return_index=True)
+    expected = call_jitted(lambda m, u: m.vector_field(0.0, u[:, copies])[:, firsts], make(), draw_wide())
+    received = make(token_weights=WEIGHTS).vector_field(0.0, draw_wide())
+    assert relative_difference(received, expected) < tolerances["float64"]
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_equal_token_weights_cancel(make, relative_difference, tolerances, is_causal):
+    received = make(token_weights=np.full(TOKENS, 0.2), is_causal=is_causal).vector_field(0.0, draw_wide())
+    expected = make(is_causal=is_causal).vector_field(0.0, draw_wide())
+    assert relative_difference(received, expected) < tolerances["float64"]
+
+
+def test_permuting_the_tokens_with_their_weights_permutes_the_result(make, relative_difference, tolerances):
+    order = np.array([3, 0, 4, 1, 2])
+    received = make(token_weights=np.array(WEIGHTS)[order]).vector_field(0.0, draw_wide()[:, order])
+    expected = make(token_weights=WEIGHTS).vector_field(0.0, draw_wide())[:, order]
+    assert relative_difference(received, expected) < tolerances["float64"]
+
+
+def test_token_weights_are_no_parameters():
+    plain, weighted = (nnx.eval_shape(lambda a=a: build(**a)) for a in ({}, {"token_weights": WEIGHTS}))
+    assert jax.tree.structure(nnx.state(weighted)) == jax.tree.structure(nnx.state(plain))
+    assert nnx.split(weighted)[0] != nnx.split(plain)[0]
+
+
+def test_token_weights_have_no_axis_of_depth():
+    structure, state = nnx.split(nnx.eval_shape(lambda: build(token_weights=WEIGHTS)))
+    stacked = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((3, *leaf.shape), leaf.dtype), state)
+    fields = jax.eval_shape(jax.vmap(lambda theta: nnx.merge(structure, theta).vector_field(0.0, draw())), stacked)
+    assert fields.shape == (3, *draw().shape)
+
+
+@pytest.mark.parametrize("token", range(TOKENS))
+def test_a_causal_token_does_not_depend_on_later_ones(make, token):
+    causal, u = make(is_causal=True, token_weights=WEIGHTS), draw_wide()
+    before, after = (causal.vector_field(0.0, v) for v in (u, u.at[:, token + 1 :].multiply(-3.0)))
+    np.testing.assert_array_equal(after[:, : token + 1], before[:, : token + 1])
+
+
+@pytest.mark.parametrize("token", [0, 2, 4])
+def test_a_causal_token_sees_those_up_to_itself_as_if_they_were_all(
+    make, call_jitted, relative_difference, tolerances, token
+):
+    causal = make(is_causal=True).vector_field(0.0, draw_wide())[:, token]
+    expected = call_jitted(lambda m, u: m.vector_field(0.0, u)[:, -1], make(), draw_wide()[:, : token + 1])
+    assert relative_difference(causal, expected) < tolerances["float64"]
+
+
+@pytest.mark.parametrize("weights", [(1.0, 0.0), (1.0, -1.0), (1.0, float("nan")), ((1.0, 2.0),)])
+def test_token_weights_that_are_no_positive_numbers_are_refused(weights):
+    with pytest.raises(InputError, match="must be a list of finite numbers > 0"):
+        build(token_weights=weights)
+
+
+def test_another_number_of_token_weights_than_tokens_is_refused():
+    with pytest.raises(InputError, match="5 in all, got shape \\(2,\\)"):
+        jax.eval_shape(lambda: build(token_weights=(1.0, 2.0)).vector_field(0.0, draw()))
+
+
+@pytest.mark.usefixtures("float64")
+def test_attention_is_the_weighted_mean_of_the_values(relative_difference, tolerances):
+    query, key, value = (np.random.default_rng(i).standard_normal((2, TOKENS, 3)) for i in range(3))
+    kernel = np.exp(0.7 * np.einsum("bif,bjf->bij", query, key)) * np.array(WEIGHTS)
+    expected = np.einsum("bij,bjf->bif", kernel, value) / kernel.sum(-1, keepdims=True)
+    arrays = [jnp.asarray(x) for x in (query, key, value)]
+    received = attend_plainly(*arrays, scale=0.7, token_weights=WEIGHTS)
+    assert relative_difference(received, expected) < tolerances["float64"]

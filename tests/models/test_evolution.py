@@ -8,7 +8,7 @@ from flax import nnx
 
 from ctt.config import InputError
 from ctt.models import Evolution
-from ctt.models.vit import transformer_operators
+from ctt.models.operators import build_operators
 from ctt.splitting import split_step
 
 TOKENS, WIDTH, BATCH = 5, 8, 3
@@ -38,8 +38,10 @@ def build(tiny_config):
     """Return a maker of an `Evolution` of hand-made operators."""
 
     def make(overrides, **operators):
-        builders = {name: lambda rngs, f=f: f() for name, f in operators.items()}
-        return Evolution(tiny_config(overrides), builders, key=jax.random.key(0))
+        def build_operators(rngs):
+            return {name: build_one() for name, build_one in operators.items()}
+
+        return Evolution(tiny_config(overrides), build_operators, key=jax.random.key(0))
 
     return make
 
@@ -111,14 +113,14 @@ def test_rate_zero_with_keys_equals_no_keys(run, build):
 @pytest.mark.parametrize("placement", ["pre", "post"])
 def test_dropout_changes_a_transformer(tiny_config, draw_weights, call_jitted, placement):
     config = tiny_config({"model.dropout": 0.5, "normalization.placement": placement})
-    evolution = draw_weights(lambda: Evolution(config, transformer_operators(config), key=jax.random.key(0)))
+    evolution = draw_weights(lambda: Evolution(config, build_operators(config), key=jax.random.key(0)))
     with_, without = call_jitted(lambda e, u: (e(u, keys=KEYS)[0], e(u)[0]), evolution, U0)
     assert float(jnp.max(jnp.abs(with_ - without))) > 0.1
 
 
 def test_with_post_normalisation_a_state_with_dropout_is_on_the_constraint_set(tiny_config, draw_weights, call_jitted):
     config = tiny_config({"model.dropout": 0.5, "normalization.placement": "post", "normalization.affine": "none"})
-    evolution = draw_weights(lambda: Evolution(config, transformer_operators(config), key=jax.random.key(0)))
+    evolution = draw_weights(lambda: Evolution(config, build_operators(config), key=jax.random.key(0)))
     u = call_jitted(lambda e, u: e(u, keys=KEYS)[0], evolution, U0)
     np.testing.assert_allclose(jnp.mean(u, -1), 0, atol=1e-5)
 
@@ -143,7 +145,7 @@ def coarse_and_fine(tiny_config, draw_weights):
 
     def make(knots):
         config = tiny_config({"controls.knots": knots, "splitting.steps": 4, "model.dtype": "float64"})
-        return draw_weights(lambda: Evolution(config, transformer_operators(config), key=jax.random.key(0)))
+        return draw_weights(lambda: Evolution(config, build_operators(config), key=jax.random.key(0)))
 
     def make_pair(knots):
         coarse, fine = make(knots), make(4)
@@ -164,7 +166,7 @@ def test_fewer_knots_tie_consecutive_steps(coarse_and_fine, call_jitted, relativ
 
 def test_one_knot_has_the_weights_of_one_step(tiny_config):
     config = tiny_config({"controls.knots": 1, "splitting.steps": 4})
-    evolution = nnx.eval_shape(lambda: Evolution(config, transformer_operators(config), key=jax.random.key(0)))
+    evolution = nnx.eval_shape(lambda: Evolution(config, build_operators(config), key=jax.random.key(0)))
     assert {leaf.shape[0] for leaf in jax.tree.leaves(evolution.controls.coefficients)} == {1}
 
 
@@ -186,7 +188,7 @@ def test_a_trajectory_is_a_python_loop_over_steps(
             "model.dtype": "float64",
         }
     )
-    evolution = draw_weights(lambda: Evolution(config, transformer_operators(config), key=jax.random.key(0)))
+    evolution = draw_weights(lambda: Evolution(config, build_operators(config), key=jax.random.key(0)))
 
     def loop(evolution, u):
         states = [u]
@@ -195,7 +197,7 @@ def test_a_trajectory_is_a_python_loop_over_steps(
             operators = evolution.controls.freeze(theta)
             states.append(
                 split_step(
-                    evolution.scheme, evolution.substep, operators=operators, u=states[-1], t=float(n), dt=evolution.dt
+                    evolution.scheme, evolution.substeps, operators=operators, u=states[-1], t=float(n), dt=evolution.dt
                 )
             )
         return jnp.stack(states)

@@ -17,7 +17,7 @@ from plain_transformer import (
 )
 
 from ctt.models import Evolution, build_model
-from ctt.models.vit import transformer_operators
+from ctt.models.operators import build_operators
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -28,7 +28,7 @@ def compare_with_plain_stack(tiny_config, draw_weights, call_jitted, relative_di
 
     def compare(overrides):
         config = tiny_config({"model.dtype": "float64", **overrides})
-        evolution = draw_weights(lambda: Evolution(config, transformer_operators(config), key=jax.random.key(0)))
+        evolution = draw_weights(lambda: Evolution(config, build_operators(config), key=jax.random.key(0)))
         u0 = np.random.default_rng(1).standard_normal((3, 5, config.model.width))
         received = call_jitted(lambda e, u: e(u)[0], evolution, u0)
         expected = run_stack(
@@ -126,7 +126,7 @@ def test_a_strang_step_is_half_attention_feedforward_half_attention(
     tiny_config, draw_weights, call_jitted, relative_difference, tolerances
 ):
     config = tiny_config({"model.dtype": "float64", "splitting.scheme": "strang", "splitting.horizon": 1.0})
-    evolution = draw_weights(lambda: Evolution(config, transformer_operators(config), key=jax.random.key(0)))
+    evolution = draw_weights(lambda: Evolution(config, build_operators(config), key=jax.random.key(0)))
     u = u0 = np.random.default_rng(1).standard_normal((3, 5, config.model.width))
     dt = 1.0 / 2
     for layer in read_layers(evolution):

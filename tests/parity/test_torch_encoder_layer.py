@@ -7,7 +7,7 @@ import pytest
 from flax import nnx
 
 from ctt.models import Evolution
-from ctt.models.vit import transformer_operators
+from ctt.models.operators import build_operators
 
 torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch: pip install 'ctt-jax[parity]'")
 
@@ -63,7 +63,7 @@ def convert_layer(layer):
 
 def build_evolution(config, layers):
     """Return the `Evolution` with the weights of the torch layers."""
-    evolution = nnx.eval_shape(lambda: Evolution(config, transformer_operators(config), key=jax.random.key(0)))
+    evolution = nnx.eval_shape(lambda: Evolution(config, build_operators(config), key=jax.random.key(0)))
     converted = [convert_layer(layer) for layer in layers]
     flat = nnx.to_flat_state(nnx.state(evolution.controls.operators))
     filled = [(path, leaf.replace(jnp.stack([layer[path] for layer in converted]))) for path, leaf in flat]

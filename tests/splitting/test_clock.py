@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ctt.splitting import Letter, Scheme, Word, build_scheme, build_substep, integrate, single_word, split_step
+from ctt.splitting import Letter, Scheme, Word, build_scheme, build_substeps, integrate, single_word, split_step
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -46,7 +46,7 @@ class RecordingProjection:
 def take_step(scheme, substep, operators):
     split_step(
         build_scheme(scheme, len(operators)),
-        build_substep(substep),
+        build_substeps(substep, len(operators)),
         operators=operators,
         u=jnp.zeros(1),
         t=T0,

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from ctt.config import InputError
-from ctt.splitting import SCHEMES, SUBSTEPS, Letter, Scheme, Word, build_scheme, build_substep, single_word
+from ctt.splitting import SCHEMES, Letter, Scheme, Word, build_scheme, build_substep, single_word
 
 NAMES = ("A", "F", "G")
 
@@ -23,22 +23,68 @@ def word(*letters):
         ("strang", 1, "A"),
         ("strang", 2, "A/2 F A/2"),
         ("strang", 3, "A/2 F/2 G F/2 A/2"),
+        ("strang_reversed", 2, "F/2 A F/2"),
+        ("strang_reversed", 3, "G/2 F/2 A F/2 G/2"),
+        ("strang_staggered", 1, "A"),
+        ("strang_staggered", 2, "A/2 F A/2"),
+        ("strang_staggered", 3, "A/2 F/2 G F/2 A/2"),
+        ("parallel", 1, "A"),
+        ("parallel", 2, "{A+F}"),
+        ("parallel", 3, "{A+F+G}"),
+        ("swss", 2, "0.5 (A F) + 0.5 (F A)"),
+        ("swss", 3, "0.5 (A F G) + 0.5 (G F A)"),
+        ("yoshida4", 1, "A*1.35121 A*-1.70241 A*1.35121"),
+        (
+            "yoshida4",
+            2,
+            "A*0.675604 F*1.35121 A*0.675604 A*-0.851207 F*-1.70241 A*-0.851207 A*0.675604 F*1.35121 A*0.675604",
+        ),
     ],
 )
 def test_a_named_scheme_is_the_word_of_the_literature(name, num_operators, notation):
     assert build_scheme(name, num_operators).describe(NAMES[:num_operators]) == notation
 
 
+def test_the_triple_jump_has_the_coefficients_of_yoshida():
+    # Phys. Lett. A 150 (1990), equation (2.11): x0 = -2^(1/3) / (2 - 2^(1/3)), x1 = 1 / (2 - 2^(1/3)).
+    x0, x1 = -(2 ** (1 / 3)) / (2 - 2 ** (1 / 3)), 1 / (2 - 2 ** (1 / 3))
+    letters = build_scheme("yoshida4", 2).words[0][1].letters
+    expected = [half for x in (x1, x0, x1) for half in (x / 2, x, x / 2)]
+    assert [letter.fraction for letter in letters] == pytest.approx(expected, rel=1e-14)
+    assert [set(letter.operators) for letter in letters] == [{0}, {1}, {0}] * 3
+
+
 @pytest.mark.parametrize("num_operators", [1, 2, 3, 5])
 @pytest.mark.parametrize("name", SCHEMES)
-def test_in_a_named_scheme_every_operator_flows_over_the_whole_step(name, num_operators):
-    ((_, letters),) = build_scheme(name, num_operators).words
-    assert [letters.total(operator) for operator in range(num_operators)] == [1.0] * num_operators
+def test_in_every_word_of_a_named_scheme_every_operator_flows_over_the_whole_step(name, num_operators):
+    totals = [word.total(o) for _, word in build_scheme(name, num_operators).words for o in range(num_operators)]
+    assert totals == pytest.approx([1.0] * len(totals), abs=1e-15)
 
 
-@pytest.mark.parametrize(("name", "is_palindrome"), [("lie", False), ("lie_reversed", False), ("strang", True)])
-def test_only_strang_is_a_palindrome(name, is_palindrome):
-    assert build_scheme(name, 3).words[0][1].is_palindrome is is_palindrome
+@pytest.mark.parametrize("name", SCHEMES)
+def test_only_strang_and_what_is_made_of_it_and_what_does_not_split_are_symmetric(name):
+    is_symmetric = name in ("strang", "strang_reversed", "strang_staggered", "parallel", "yoshida4")
+    scheme = build_scheme(name, 3)
+    assert scheme.is_symmetric is is_symmetric
+    assert all(word.is_palindrome is is_symmetric for _, word in scheme.words)
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_only_yoshida4_has_negative_fractions(name):
+    assert build_scheme(name, 2).has_negative_fractions is (name == "yoshida4")
+
+
+@pytest.mark.parametrize("num_operators", [1, 2, 3])
+@pytest.mark.parametrize("name", SCHEMES)
+def test_only_the_staggered_scheme_merges_its_ends_where_there_are_two(name, num_operators):
+    assert build_scheme(name, num_operators).merge_ends is (name == "strang_staggered" and num_operators > 1)
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_named_scheme_says_where_it_comes_from(name):
+    scheme = build_scheme(name, 2)
+    assert scheme.name == name
+    assert scheme.reference
 
 
 @pytest.mark.parametrize("fraction", [0.5, 1.1, 0.0, -1.0, math.nan])
@@ -82,8 +128,9 @@ def test_an_operator_out_of_range_is_refused(index):
         single_word((0, 1.0), (1, 1.0)),
         ((0.5, word(({0}, 0.5), ({1}, 1.0), ({0}, 0.5))), (0.5, word(({0}, 0.5), ({1}, 1.0), ({0}, 0.5)))),
         ((1.0, word(({0, 1}, 0.5), ({1}, 0.5), ({0}, 0.5))),),
+        ((1.0, word(({0, 1}, 1.0))),),
     ],
-    ids=["different ends", "two words", "different sets"],
+    ids=["different ends", "two words", "different sets", "one letter"],
 )
 def test_ends_that_cannot_merge_are_refused(words):
     with pytest.raises(InputError, match=r"`merge_ends` of `mine` needs a single word that begins and ends"):
@@ -120,10 +167,3 @@ def test_an_unknown_scheme_shows_the_nearest(typed, nearest):
 def test_an_unknown_substep_shows_the_nearest(typed, nearest):
     with pytest.raises(InputError, match=rf"got '{typed}': did you mean `{nearest}`\? Known: .*midpoint"):
         build_substep(typed)
-
-
-@pytest.mark.parametrize("name", SUBSTEPS)
-def test_a_substep_evaluates_its_field_as_often_as_it_says(name):
-    calls = []
-    SUBSTEPS[name].advance(lambda t, u: calls.append(t) or u, 0.0, 1.0, 0.1)
-    assert len(calls) == SUBSTEPS[name].evaluations

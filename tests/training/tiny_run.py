@@ -29,7 +29,7 @@ def get_config():
             patch_size=4, width=8, num_heads=2, feedforward_width=8, activation="relu", dropout=0.1
         ),
         splitting=SplittingConfig(steps=2),
-        training=TrainingConfig(steps=6, batch_size=16, log_every=2, eval_every=3),
+        training=TrainingConfig(steps=6, batch_size=16, log_every=2, eval_every=3, certify=False),
     )
 """
 

@@ -1,0 +1,335 @@
+"""The observed order of the configured scheme on the configured model."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from ctt.certificates.check import Check, Outcome, exact_arithmetic
+from ctt.certificates.promise import Promise, promise_order
+from ctt.config.compatibility import check_refinable, limit_problem
+from ctt.config.resolve import resolve_config
+from ctt.config.schema import Config
+from ctt.controls.stack import Controls
+from ctt.controls.timeline import TimedOperator, operators_in_time
+from ctt.dynamics.normalization import Normalization
+from ctt.dynamics.placement import PostNormalized, TangentNormalized
+from ctt.models.build import build_model
+from ctt.models.vit import ViT
+from ctt.splitting.compatibility import check_operators
+from ctt.splitting.integrate import Marcher
+from ctt.splitting.order import build_grid_solver, distance, solve_unsplit
+from ctt.typing import State, Time
+
+TOLERANCE = 0.1
+"""How far an observed order may fall short of a promised one."""
+
+ROUGH_TOLERANCE = 0.25
+"""The same where a field has kinks."""
+
+_FLOOR = 1e-12
+"""Relative errors below this are round-off."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Observation:
+    """Errors on finer and finer grids, as many as it took to see an order.
+
+    Attributes:
+        steps: numbers of steps.
+        errors: largest difference from the reference, for each grid.
+        is_exact: whether even the coarsest error is round-off.
+    """
+
+    steps: tuple[int, ...]
+    errors: tuple[float, ...]
+    is_exact: bool = False
+
+    @property
+    def slopes(self) -> tuple[float, ...]:
+        """The order between each grid and the next."""
+        n, e = np.log(self.steps), np.log(self.errors)
+        return tuple(float(x) for x in -(e[1:] - e[:-1]) / (n[1:] - n[:-1]))
+
+    @property
+    def fitted(self) -> float:
+        """The least-squares slope over the four finest grids."""
+        return float(-np.polyfit(np.log(self.steps[-4:]), np.log(self.errors[-4:]), 1)[0])
+
+    @property
+    def rough_fit(self) -> float:
+        """The least-squares slope over all grids but the two coarsest."""
+        return float(-np.polyfit(np.log(self.steps[2:]), np.log(self.errors[2:]), 1)[0])
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there are four grids, and the two finest slopes agree."""
+        return len(self.steps) >= 4 and abs(self.slopes[-1] - self.slopes[-2]) < TOLERANCE
+
+    def judge(self, promised: float, *, is_rough: bool = False) -> Outcome:
+        """Return whether a promised order is kept.
+
+        A slope that still moves towards the promise, or one of too few grids, decides nothing. Where a field
+        has kinks the error depends on where in a step they are crossed, and slopes scatter: the fit over all
+        grids but the two coarsest decides, with a tolerance of a quarter.
+
+        Args:
+            promised: the order.
+            is_rough: whether a field has kinks.
+        """
+        if self.is_exact:
+            return "holds"
+        if is_rough:
+            if len(self.steps) < 6:
+                return "not resolved"
+            return "holds" if self.rough_fit >= promised - ROUGH_TOLERANCE else "does not hold"
+        if len(self.steps) < 4 or math.isinf(promised):
+            return "not resolved" if len(self.steps) < 4 else "does not hold"
+        if abs(self.slopes[-1] - self.slopes[-2]) > 2 * TOLERANCE:
+            return "not resolved"
+        if self.slopes[-1] >= promised - TOLERANCE:
+            return "holds"
+        gap, before = promised - self.slopes[-1], promised - self.slopes[-2]
+        return "not resolved" if gap < 0.7 * before else "does not hold"
+
+
+def observe(
+    solve: Callable[[State, int], State],
+    u0: State,
+    reference: State,
+    grids: Sequence[int],
+    *,
+    is_rough: bool = False,
+) -> Observation:
+    """Measure errors on finer and finer grids until their slope settles or they are round-off.
+
+    Args:
+        solve: the state at the horizon on a grid of so many steps.
+        u0: initial state.
+        reference: the state at the horizon.
+        grids: numbers of steps, increasing.
+        is_rough: whether a field has kinks, so that all grids are looked at.
+    """
+    floor = _FLOOR * float(max(jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves(reference)))
+    steps: list[int] = []
+    errors: list[float] = []
+    for grid in grids:
+        error = distance(solve(u0, grid), reference)
+        if not steps and error <= floor:
+            return Observation((grid,), (error,), is_exact=True)
+        if math.isfinite(error) and error <= floor:
+            break
+        if math.isfinite(error):
+            steps.append(grid)
+            errors.append(error)
+        if not is_rough and Observation(tuple(steps), tuple(errors)).is_settled:
+            break
+    return Observation(tuple(steps), tuple(errors))
+
+
+def certify_order(config: Config) -> Check:
+    """Measure the order of a config's discretisation on a small model of its kind, in float64.
+
+    The model has the operators, the placement, the basis, the sampling and the scheme of the config, in a small
+    size (width, tokens, knots) and with random weights at which the fields are of order one: initial weights
+    are so small that errors would drown in round-off. Steps are aligned with the knots. The reference is
+    independent of every scheme: the unsplit equation, projected onto the tangent space of the constraint set
+    if there is one, integrated by diffrax's Dopri8 to round-off. Constraint sets are exact (eps = 0).
+
+    Args:
+        config: a config.
+
+    Returns:
+        The check that the observed order is the promised one, and that the model's own loop is the scheme.
+
+    Raises:
+        InputError: the config cannot be used, or has no limit as the step goes to 0.
+    """
+    config = resolve_config(config)
+    check_refinable(config, "An order certificate")
+    with exact_arithmetic():
+        small = shrink(config)
+        model = randomize(build_model(small, seed=0))
+        return _certify(small, model)
+
+
+def _certify(config: Config, model: ViT) -> Check:
+    evolution, knots = model.evolution, config.controls.knots
+    assert evolution.scheme is not None  # `check_refinable` refuses the literal scheme.
+    assert config.splitting.horizon is not None
+    assert knots is not None
+    promise = promise_order(config, evolution)
+    operators = operators_in_time(evolution.controls)
+    check_operators(
+        evolution.scheme,
+        evolution.substeps,
+        operators,
+        names=evolution.controls.names,
+        allow_reduced_order=config.splitting.allow_reduced_order,
+    )
+    height, width, channels = config.data.image_shape or (0, 0, 0)
+    images = np.random.default_rng(0).uniform(0, 255, (1, height, width, channels))
+    u0 = jax.jit(model.initial_state)(images)
+    marcher = Marcher(evolution.scheme, evolution.substeps, tuple(operators), sampling="step")
+    solve = build_grid_solver(marcher, config.splitting.horizon)
+    own = jax.jit(lambda u: evolution(u)[0])(u0)
+    difference = distance(solve(u0, evolution.steps), own)
+    factors = (3, 5, 9, 17, 33, 65, 129) if evolution.is_merged else (2, 4, 8, 16, 32, 64, 128, 256)
+    grids = [knots * factor for factor in factors]
+    if limit_problem(config) is not None:
+        reference = solve(u0, 4 * grids[-1])
+    else:
+        reference = _solve_limit(evolution.controls, operators, u0, config)
+    is_rough = config.model.activation == "relu" and "feedforward" in evolution.controls.names and promise.order > 1
+    observed = observe(solve, u0, reference, grids, is_rough=is_rough)
+    outcome = observed.judge(promise.order, is_rough=is_rough)
+    if difference > 1e-9:
+        outcome = "does not hold"
+    return _describe(config, promise, observed, outcome, difference, is_rough)
+
+
+def _solve_limit(controls: Controls, operators: Sequence[TimedOperator], u0: State, config: Config) -> State:
+    """Return the solution of the dynamics to which the scheme converges.
+
+    For `post` that is the field projected onto the tangent space of the set, in the moving frame.
+    """
+    horizon = config.splitting.horizon
+    assert horizon is not None
+    breakpoints = _breakpoints(controls)
+    if config.normalization.placement != "post":
+        return solve_unsplit(operators, u0, horizon, breakpoints=breakpoints)
+    norm = _last_normalization(controls)
+    v1 = solve_unsplit([_ProjectedField(f) for f in operators], norm.retract(u0), horizon, breakpoints=breakpoints)
+    return norm.leave_frame(v1)
+
+
+def _last_normalization(controls: Controls) -> Normalization:
+    (*_, placed) = controls.at(controls.basis.horizon)
+    assert isinstance(placed, PostNormalized)
+    assert isinstance(placed.normalization, Normalization)
+    return placed.normalization
+
+
+def _describe(
+    config: Config, promise: Promise, observed: Observation, outcome: Outcome, difference: float, is_rough: bool
+) -> Check:
+    splitting = config.splitting
+    substep = "/".join(splitting.operator_substeps) or splitting.substep
+    if observed.is_exact:
+        summary = f"exact: error {observed.errors[0]:.1e} at {observed.steps[0]} steps"
+    elif len(observed.steps) < 2:
+        summary = "errors are round-off or not finite on every grid"
+    elif is_rough and len(observed.steps) > 3:
+        summary = f"observed {observed.rough_fit:.2f} (fit, with kinks), promised {promise.order:g}"
+    else:
+        summary = f"observed {observed.slopes[-1]:.2f} (fit {observed.fitted:.2f}), promised {promise.order:g}"
+    has_slopes = len(observed.steps) > 1
+    values = {
+        "scheme": splitting.scheme,
+        "substep": substep,
+        "placement": config.normalization.placement,
+        "affine": config.normalization.affine,
+        "basis": config.controls.basis,
+        "promised": promise.order if math.isfinite(promise.order) else None,
+        "limits": list(promise.limits),
+        "steps": list(observed.steps),
+        "errors": list(observed.errors),
+        "slopes": list(observed.slopes) if has_slopes else [],
+        "fitted": observed.fitted if has_slopes else None,
+        "width": config.model.width,
+        "knots": config.controls.knots,
+        "horizon": splitting.horizon,
+        "loop_difference": difference,
+    }
+    reason = "; ".join(promise.limits)
+    if difference > 1e-9:
+        reason = f"the model's own loop differs from its scheme by {difference:.1e}"
+    return Check(
+        f"order of {splitting.scheme} + {substep}, {config.normalization.placement}", outcome, summary, reason, values
+    )
+
+
+def shrink(config: Config) -> Config:
+    """Return a config of the same discretisation and a small model, in float64 and without dropout.
+
+    Args:
+        config: a resolved config.
+    """
+    model, splitting, knots = config.model, config.splitting, config.controls.knots or 1
+    heads = min(model.num_heads, 2)
+    width = heads * max(min(model.width // model.num_heads, 4), 2) if model.width > 8 else model.width
+    heads = heads if model.width > 8 else model.num_heads
+    rows, columns, channels = config.data.image_shape or (0, 0, 0)
+    patch = model.patch_size
+    few = min(knots, 2)
+    assert splitting.horizon is not None
+    per_knot = splitting.steps // knots
+    return dataclasses.replace(
+        config,
+        data=dataclasses.replace(
+            config.data,
+            name="small",
+            image_shape=(min(rows // patch, 3) * patch, min(columns // patch, 2) * patch, channels),
+            val_size=config.data.val_size or 1,
+            crop_padding=0,
+        ),
+        model=dataclasses.replace(
+            model,
+            width=max(width, 4) // 4 * 4 if model.position == "sincos" else width,
+            num_heads=heads,
+            feedforward_width=min(model.feedforward_width, 2 * width),
+            dtype="float64",
+            dropout=0.0,
+        ),
+        normalization=dataclasses.replace(
+            config.normalization, eps=config.normalization.eps if config.normalization.placement == "pre" else 0.0
+        ),
+        splitting=dataclasses.replace(splitting, steps=few * per_knot, horizon=splitting.horizon * few / knots),
+        controls=dataclasses.replace(config.controls, knots=few),
+    )
+
+
+def randomize(module: Any, *, seed: int = 0, size: float = 0.8) -> Any:
+    """Return a module with weights at which its fields are of order one.
+
+    Kernels have a standard deviation of `size` over the root of their inputs; everything else is moved by a tenth.
+
+    Args:
+        module: a module with its initial weights.
+        seed: seed of the weights.
+        size: standard deviation of ``kernel * sqrt(inputs)``.
+    """
+    generator = np.random.default_rng(seed)
+    graphdef, params, rest = nnx.split(module, nnx.Param, ...)
+
+    def draw(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+        noise = generator.standard_normal(leaf.shape)
+        if "kernel" in jax.tree_util.keystr(path) and leaf.ndim >= 2:
+            return jnp.asarray(size * noise / np.sqrt(leaf.shape[-2]), leaf.dtype)
+        return leaf + jnp.asarray(0.1 * noise, leaf.dtype)
+
+    return nnx.merge(graphdef, jax.tree_util.tree_map_with_path(draw, params), rest)
+
+
+@dataclasses.dataclass(frozen=True)
+class _ProjectedField:
+    """The dynamics to which `post` converges: the field projected onto the tangent space of the set."""
+
+    timed: TimedOperator
+
+    def vector_field(self, t: Time, u: State) -> State:
+        placed = self.timed.controls.at(t)[self.timed.index]
+        assert isinstance(placed, PostNormalized)
+        return TangentNormalized(placed.operator, placed.normalization).vector_field(t, u)  # pyright: ignore[reportArgumentType]
+
+
+def _breakpoints(controls: Controls) -> list[float]:
+    """Return the times at which a control jumps: knots, and half way between nodes for nodal controls."""
+    knots, horizon = controls.basis.num_coefficients, controls.basis.horizon
+    pieces = 2 * knots if controls.nodal else knots
+    return [horizon * i / pieces for i in range(1, pieces)]
