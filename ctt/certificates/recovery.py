@@ -13,6 +13,7 @@ from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config, DataConfig, ModelConfig, NormalizationConfig, SplittingConfig
 from ctt.models.evolution import Evolution
 from ctt.models.operators import build_operators
+from ctt.splitting.order import quick_options
 
 _WIDTH, _HEADS, _LAYERS = 12, 3, 3
 
@@ -53,7 +54,7 @@ def _difference(options: dict[str, Any], layer: Callable[[PlainLayer, np.ndarray
     config = _config(**options)
     evolution = randomize(Evolution(config, build_operators(config), key=jax.random.key(0)))
     u0 = np.random.default_rng(1).standard_normal((2, 5, _WIDTH))
-    received = np.asarray(jax.jit(lambda u: evolution(u)[0])(u0))
+    received = np.asarray(jax.jit(lambda u: evolution(u)[0], compiler_options=quick_options())(u0))
     expected = u0
     for plain in _layers(config, evolution):
         expected = layer(plain, expected)

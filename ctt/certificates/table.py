@@ -18,7 +18,7 @@ from ctt.dynamics.normalization import Normalization, retract
 from ctt.dynamics.operator import Operator
 from ctt.dynamics.placement import PLACEMENTS
 from ctt.splitting.integrate import build_marcher
-from ctt.splitting.order import build_grid_solver, solve_unsplit
+from ctt.splitting.order import build_grid_solver, quick_options, solve_unsplit
 from ctt.typing import Array, Float, State, Time
 
 ORDERS: dict[tuple[str, str], dict[str, float]] = {
@@ -89,7 +89,7 @@ def _operators(placement: str) -> list[Operator]:
 
 def _measure(scheme: str, substep: str, fields: list[Operator], u0: State, reference: State) -> Observation:
     marcher = build_marcher(fields, scheme=scheme, substep=substep, sampling="midpoint", allow_reduced_order=True)
-    return observe(build_grid_solver(marcher, _HORIZON), u0, reference, _GRIDS)
+    return observe(build_grid_solver(marcher, _HORIZON, compiler_options=quick_options()), u0, reference, _GRIDS)
 
 
 def _describe(scheme: str, substep: str, placement: str, promised: float, observed: Observation) -> Check:
