@@ -1,7 +1,7 @@
 """Continuous-time Transformers: training Transformers as controlled dynamical systems.
 
 Folders, from left to right; each imports only what stands to its left:
-``config, typing | dynamics | controls | splitting | adjoints | models | training | reports | cli``,
+``config, typing | dynamics | controls | splitting | adjoints | models | certificates | training | reports | cli``,
 and ``data``, which knows only ``config``. The names below are loaded when they are first used.
 """
 
@@ -11,23 +11,36 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from ctt.certificates.order import certify_order
     from ctt.config.load import load_config
     from ctt.config.schema import Config
     from ctt.models.build import build_model
     from ctt.splitting.integrate import integrate
     from ctt.splitting.order import observed_order
+    from ctt.splitting.solver import build_solver
     from ctt.training.run import load_run
 
 _PLACES = {
     "Config": "ctt.config.schema",
     "load_config": "ctt.config.load",
     "build_model": "ctt.models.build",
+    "build_solver": "ctt.splitting.solver",
+    "certify_order": "ctt.certificates.order",
     "integrate": "ctt.splitting.integrate",
     "observed_order": "ctt.splitting.order",
     "load_run": "ctt.training.run",
 }
 
-__all__ = ["Config", "build_model", "integrate", "load_config", "load_run", "observed_order"]
+__all__ = [
+    "Config",
+    "build_model",
+    "build_solver",
+    "certify_order",
+    "integrate",
+    "load_config",
+    "load_run",
+    "observed_order",
+]
 
 
 def __getattr__(name: str) -> Any:

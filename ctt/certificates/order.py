@@ -232,7 +232,7 @@ def _describe(
     config: Config, promise: Promise, observed: Observation, outcome: Outcome, difference: float, is_rough: bool
 ) -> Check:
     splitting = config.splitting
-    substep = "/".join(splitting.operator_substeps) or splitting.substep
+    substep = splitting.substep_text
     if observed.is_exact:
         summary = f"exact: error {observed.errors[0]:.1e} at {observed.steps[0]} steps"
     elif len(observed.steps) < 2:

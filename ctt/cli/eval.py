@@ -111,7 +111,7 @@ def run(words: list[str]) -> int:
         "split": arguments.split,
         **dataclasses.asdict(result),
         "scheme": config.splitting.scheme,
-        "substep": "/".join(config.splitting.operator_substeps) or config.splitting.substep,
+        "substep": config.splitting.substep_text,
         "steps": config.splitting.steps,
         "horizon": config.splitting.horizon,
         "adaptive": arguments.splitting.adaptive,
@@ -152,7 +152,7 @@ def _changes(splitting: EvalSplitting) -> dict[str, Any]:
 
 def _describe(config: Config, result: Any) -> str:
     splitting = config.splitting
-    substep = "/".join(splitting.operator_substeps) or splitting.substep
+    substep = splitting.substep_text
     if hasattr(result, "mean_steps"):
         return (
             f"{splitting.scheme} + {substep}, adaptive steps an image: {result.mean_steps:.1f} on average "

@@ -34,8 +34,12 @@ def run(words: list[str]) -> int:
     arguments = parse(InfoArguments, words, default=default, command="info", description=__doc__)
     config = resolve_config(arguments.config)
 
+    from flax import nnx
+
+    from ctt.models.build import build_model
     from ctt.reports.footprint import measure_footprint
 
+    nnx.eval_shape(lambda: build_model(config))  # What the model refuses is said at once.
     print("Compiling one update, to see its memory; nothing is run.", file=sys.stderr)
     footprint = measure_footprint(config)
     _print_footprint(config, footprint)

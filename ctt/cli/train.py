@@ -79,5 +79,5 @@ def _print_summary(config: Config, summary: dict[str, Any], out: Path) -> None:
         key: f"{value:,.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
         for key, value in summary.items()
     }
-    print_values(f"{config.name} ({config.splitting.scheme} + {config.splitting.substep})", rows)
+    print_values(f"{config.name} ({config.splitting.scheme} + {config.splitting.substep_text})", rows)
     print(f"Run directory: {out}. Measure it again by: ctt eval {shlex.quote(str(out))}")

@@ -3,7 +3,8 @@
 * `schema`: the dataclasses; the docstring under a field is its help text.
 * `name`: the names that the command line offers (schemes, bases, methods).
 * `dataset`: facts about known data sets.
-* `load`: config files; `arguments`: command-line words; `resolve`: derived fields and checks.
+* `load`: config files; `arguments`: command-line words; `resolve`: derived fields.
+* `check`: every field by itself; `compatibility`: combinations that cannot be, and what has no limit.
 * `serialize`: `config.json` of a run directory.
 * `error`: `InputError`, the one exception for wrong input.
 """

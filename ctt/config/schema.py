@@ -134,6 +134,11 @@ class SplittingConfig:
     allow_reduced_order: bool = False
     """Let a combination run whose order is lower than the scheme's, or that has no limit as the step goes to 0."""
 
+    @property
+    def substep_text(self) -> str:
+        """The substep of all operators, or those of each, as a reader writes them."""
+        return "/".join(self.operator_substeps) or self.substep
+
 
 @dataclass(frozen=True, kw_only=True)
 class ControlsConfig:

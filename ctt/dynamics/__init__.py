@@ -11,28 +11,52 @@
 * `precision`: the float32 islands.
 """
 
-from ctt.dynamics.attention import SelfAttention
+from ctt.dynamics.attention import SelfAttention, attend
 from ctt.dynamics.dropout import Masked, dropout_masks, mask_operator
 from ctt.dynamics.feedforward import FeedForward
-from ctt.dynamics.normalization import Normalization, project_to_s1
-from ctt.dynamics.operator import Constrained, Maskable, Operator, Projection
-from ctt.dynamics.placement import PLACEMENTS, PostNormalized, PreNormalized
+from ctt.dynamics.heat import HeatDiffusion
+from ctt.dynamics.kernel import KernelAttention, KernelLinear
+from ctt.dynamics.literal import LiteralLayer
+from ctt.dynamics.mesh import Mesh
+from ctt.dynamics.normalization import (
+    Normalization,
+    project_to_s1,
+    project_to_sphere,
+    project_to_tangent,
+    retract,
+)
+from ctt.dynamics.operator import Constrained, Flow, Maskable, Operator, Projection
+from ctt.dynamics.placement import PLACEMENTS, PostNormalized, PreNormalized, TangentNormalized, place_operator
 from ctt.dynamics.precision import lift_precision
+from ctt.dynamics.skew import SkewMixing
 
 __all__ = [
     "PLACEMENTS",
     "Constrained",
     "FeedForward",
+    "Flow",
+    "HeatDiffusion",
+    "KernelAttention",
+    "KernelLinear",
+    "LiteralLayer",
     "Maskable",
     "Masked",
+    "Mesh",
     "Normalization",
     "Operator",
     "PostNormalized",
     "PreNormalized",
     "Projection",
     "SelfAttention",
+    "SkewMixing",
+    "TangentNormalized",
+    "attend",
     "dropout_masks",
     "lift_precision",
     "mask_operator",
+    "place_operator",
     "project_to_s1",
+    "project_to_sphere",
+    "project_to_tangent",
+    "retract",
 ]

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from ctt.dynamics.operator import Maskable, Operator
+from ctt.dynamics.operator import Maskable, Operator, is_reversible
 from ctt.typing import Array, Float, Key, Time, Tokens
 
 
@@ -45,6 +45,11 @@ class Masked(nnx.Module):
         """
         self.operator = operator
         self.mask = nnx.Variable(mask)
+
+    @property
+    def is_reversible(self) -> bool:
+        """Whether the operator may flow backwards in time."""
+        return is_reversible(self.operator)
 
     def vector_field(self, t: Time, u: Tokens) -> Tokens:
         """Return ``mask * f(t, u)``.

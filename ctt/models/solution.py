@@ -39,15 +39,9 @@ def solve_evolution(
         The solution; ``solution.ys[-1]`` is the state at the horizon, ``solution.stats`` counts the steps.
 
     Raises:
-        InputError: the network is the literal layer, or has a single operator with an Euler substep, which has no
-            error estimate.
+        InputError: the network is the literal layer, which has no steps to adapt.
     """
     scheme = _require_scheme(evolution, "Adaptive steps")
-    if len(evolution.substeps) == 1 and evolution.substeps[0].order < 2:
-        raise InputError(
-            "Adaptive steps need an error estimate, and a single operator with the substep euler has none. Pass "
-            "--splitting.substep midpoint."
-        )
     basis = evolution.controls.basis
     operators = tuple(operators_in_time(evolution.controls))
     terms = diffrax.MultiTerm(*(diffrax.ODETerm(OperatorField(f)) for f in operators))

@@ -134,7 +134,7 @@ class ViT(nnx.Module):
             A solution whose states are `[batch, tokens, width]`; `classify` turns the last one into logits.
 
         Raises:
-            InputError: the images do not have the shape of the config, or the scheme has no error estimate.
+            InputError: the images do not have the shape of the config, or the scheme is the literal one.
         """
         u0 = self.initial_state(images)
         return solve_evolution(self.evolution, u0, rtol=rtol, atol=atol, max_steps=max_steps, dense=dense)

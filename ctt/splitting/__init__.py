@@ -15,6 +15,7 @@
 from ctt.splitting.compatibility import check_operators
 from ctt.splitting.condition import algebraic_order
 from ctt.splitting.integrate import integrate
+from ctt.splitting.meter import commutator, lipschitz, measure_step
 from ctt.splitting.notation import parse_scheme
 from ctt.splitting.order import Convergence, measure_convergence, observed_order
 from ctt.splitting.rollout import Rollout, rollout, trajectory
@@ -39,8 +40,11 @@ __all__ = [
     "build_substep",
     "build_substeps",
     "check_operators",
+    "commutator",
     "integrate",
+    "lipschitz",
     "measure_convergence",
+    "measure_step",
     "observed_order",
     "parse_scheme",
     "rollout",

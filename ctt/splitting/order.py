@@ -118,7 +118,7 @@ def measure_convergence(
     The default reference is independent of every scheme here: the unsplit equation, integrated by
     diffrax's Dopri8 with steps adapted to round-off. Where an operator is a projection or ends on a
     constraint set there is no unsplit equation to integrate; the reference is then the scheme itself
-    with 8 times the most steps, which shows the order but not that the limit is the right one.
+    with 32 times the most steps, which shows the order but not that the limit is the right one.
 
     Args:
         operators: functions ``f(t, u)``, operators, or projections.
@@ -152,7 +152,7 @@ def measure_convergence(
         if is_smooth:
             reference = solve_unsplit(marcher.operators, u0, horizon, breakpoints=breakpoints)
         else:
-            reference = solve(u0, 8 * max(grids))
+            reference = solve(u0, 32 * max(grids))
     errors = tuple(distance(solve(u0, n), reference) for n in grids)
     if not all(np.isfinite(e) and e > 0 for e in errors):
         raise InputError(

@@ -73,6 +73,15 @@ class Scheme:
             InputError: weights or fractions do not sum to 1, an index is out of range, the ends cannot merge, or
                 the claimed order is higher than that of the words.
         """
+        numbers = [weight for weight, _ in self.words]
+        numbers += [letter.fraction for _, word in self.words for letter in word.letters]
+        if not all(math.isfinite(x) for x in numbers) or not all(
+            math.isfinite(1 / letter.fraction) for _, word in self.words for letter in word.letters if letter.fraction
+        ):
+            raise InputError(
+                f"The weights and fractions of `{self.name}` must be finite and not all but zero, got "
+                f"{', '.join(map(repr, numbers))}. Correct them."
+            )
         total = math.fsum(weight for weight, _ in self.words)
         if not math.isclose(total, 1.0, abs_tol=1e-12):
             raise InputError(f"The weights of the words of `{self.name}` must sum to 1, got {total}. Rescale them.")
@@ -91,7 +100,7 @@ class Scheme:
     def _settle_order(self) -> None:
         words = [(weight, [(x.operators, x.fraction) for x in word.letters]) for weight, word in self.words]
         order = algebraic_order(words, self.num_operators)
-        if self.order is not None and self.order > order:
+        if self.order is not None and not self.order <= order:
             raise InputError(
                 f"The scheme `{self.name}` claims order {self.order:g}, its words have order {order:g}. Correct the "
                 "fractions, or leave the order out."
@@ -135,7 +144,9 @@ class Scheme:
         texts = [" ".join(_describe(letter, names) for letter in word.letters) for _, word in self.words]
         if len(texts) == 1:
             return texts[0]
-        return " + ".join(f"{weight:g} ({text})" for (weight, _), text in zip(self.words, texts, strict=True))
+        signs = ["- " if weight < 0 else "+ " for weight, _ in self.words]
+        parts = [f"{_number(abs(weight))} ({text})" for (weight, _), text in zip(self.words, texts, strict=True)]
+        return " ".join(sign + part for sign, part in zip(signs, parts, strict=True)).removeprefix("+ ")
 
 
 def _describe(letter: Letter, names: tuple[str, ...]) -> str:
@@ -143,8 +154,14 @@ def _describe(letter: Letter, names: tuple[str, ...]) -> str:
     operators = f"{{{operators}}}" if len(letter.operators) > 1 else operators
     if letter.fraction == 1:
         return operators
-    inverse = 1 / letter.fraction if letter.fraction else math.nan
-    return f"{operators}/{inverse:g}" if inverse == round(inverse) else f"{operators}*{letter.fraction:g}"
+    inverse = round(1 / letter.fraction)
+    if inverse and 1 / inverse == letter.fraction:
+        return f"{operators}/{inverse}"
+    return f"{operators}*{_number(letter.fraction)}"
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
 def single_word(*letters: tuple[int, float]) -> tuple[tuple[float, Word], ...]:

@@ -3,7 +3,8 @@
 * `loss`, `optimizer`: the terminal cost; the optimiser and its schedule.
 * `state`, `step`: what changes, and one pure update of it.
 * `loop`: from data to summary, on the host.
-* `evaluate`: loss and accuracy on a split.
+* `evaluate`: loss and accuracy on a split, with the steps of training or with adaptive ones.
+* `certificate`, `meter`: the measured order of a run's discretisation, and its splitting error while it learns.
 * `checkpoint`, `digest`: saved states, verified when read.
 * `directory`, `manifest`: the files of a run directory; `run`: a trained run, loaded.
 * `interruption`, `progress`: signals, and what a person sees.

@@ -127,10 +127,10 @@ class _Training:
             self._check_same_config()
         else:
             self.directory.check_free()  # Before the data are read, which may take long.
+        self.model = build_model(self.config)  # Before the data too: what the model refuses is said at once.
         dataset = dataset or load_with_progress(self.config, self.reporter)
         self.dataset = dataset
         self.total = count_steps(self.config.training, len(dataset.train.labels))
-        self.model = build_model(self.config)
         self.state, self.update = build_update(self.config, self.model, self.total)
         self.evaluate = build_evaluator(self.model, self.config.training.eval_batch_size)
         self.measure_splitting = build_splitting_meter(self.model, self.config.training.batch_size)
@@ -206,7 +206,7 @@ class _Training:
         config = self.config
         self.reporter.say(
             f"{config.name}: {config.model.name}, {self.num_parameters:,} parameters, "
-            f"{config.splitting.scheme} + {config.splitting.substep}, {config.splitting.steps} steps "
+            f"{config.splitting.scheme} + {config.splitting.substep_text}, {config.splitting.steps} steps "
             f"to t = {config.splitting.horizon:g}, {config.normalization.placement}-norm, "
             f"gradient {config.gradient.method}"
         )

@@ -84,6 +84,52 @@ BAD_INPUT = {
     "knots_do_not_divide_steps": ("train tiny.py --splitting.steps 4 --controls.knots 3", ["controls.knots", "got 3"]),
     "negative_seed": ("train tiny.py --seed -1", ["seed", "-1"]),
     "name_with_a_slash": ("train tiny.py --name a/b", ["name", "a/b"]),
+    "tangent_with_an_elementwise_map": (
+        "train tiny.py --normalization.placement tangent",
+        ["normalization.affine", "tangent", "elementwise", "scalar"],
+    ),
+    "negative_fractions_with_post": (
+        "train tiny.py --normalization.placement post --splitting.scheme yoshida4",
+        ["yoshida4", "no inverse", "pre or tangent"],
+    ),
+    "exact_without_a_flow": ("info tiny.py --splitting.substep exact", ["exact", "attention has none"]),
+    "word_without_text": ("train tiny.py --splitting.scheme word", ["splitting.word", "Pass both"]),
+    "word_of_an_unknown_operator": (
+        "train tiny.py --splitting.scheme word --splitting.word atention",
+        ["atention", "did you mean `attention`"],
+    ),
+    "word_whose_fractions_do_not_add_up": (
+        "verify tiny.py --splitting.scheme word --splitting.word attention/2",
+        ["attention", "sum to 1", "got 0.5"],
+    ),
+    "unknown_operator": ("train tiny.py --model.operators atention", ["atention", "did you mean `attention`"]),
+    "operator_of_a_missing_file": ("train tiny.py --model.operators wind.py:Wind", ["wind.py", "does not exist"]),
+    "no_operator": ("train tiny.py --model.operators", ["model.operators"]),
+    "operator_twice": ("train tiny.py --model.operators heat heat", ["model.operators", "once"]),
+    "diffusion_backwards": (
+        "train tiny.py --model.operators attention heat --splitting.scheme yoshida4",
+        ["heat cannot", "strang"],
+    ),
+    "substeps_of_other_operators": (
+        "train tiny.py --splitting.operator-substeps euler",
+        ["splitting.operator_substeps", "got 1"],
+    ),
+    "staggered_with_fewer_knots": (
+        "train tiny.py --splitting.scheme strang_staggered --controls.knots 1",
+        ["controls.knots", "strang_staggered", "got 1"],
+    ),
+    "literal_with_pre": ("train tiny.py --splitting.scheme literal", ["model.dropout", "literal", "lie"]),
+    "refinement_without_a_limit": (
+        "train tiny.py --normalization.placement post --splitting.horizon 1",
+        ["no limit as the step goes to 0", "Choose"],
+    ),
+    "certificate_without_a_limit": (
+        "verify tiny.py --normalization.placement post",
+        ["An order certificate", "no limit as the step goes to 0", "Choose"],
+    ),
+    "verify_of_a_missing_config": ("verify tniy.py", ["tniy.py", "tiny.py"]),
+    "verify_of_fields_without_config": ("verify --splitting.scheme strang", ["ctt verify", "config file"]),
+    "verify_with_an_unknown_field": ("verify tiny.py --splitting.stesp 3", ["--splitting.stesp"]),
     "no_optimiser_steps": ("train tiny.py --training.steps 0", ["training.steps", "got 0"]),
     "epochs_below_a_step": (
         "train tiny.py --training.steps None --training.epochs 1e-4",

@@ -89,6 +89,7 @@ def test_a_mapped_integration_equals_one_by_one(relative_difference, tolerances)
 
 
 def test_the_gradient_with_respect_to_the_initial_state_agrees_with_finite_differences():
+    @jax.jit
     def value(u):
         return jnp.sum(integrate((rotate, bend), u, steps=6) ** 2)
 

@@ -7,14 +7,10 @@ import numpy as np
 import pytest
 
 from ctt.config import InputError
-from ctt.splitting import Letter, Scheme, Word, measure_convergence, observed_order, single_word
+from ctt.splitting import Scheme, measure_convergence, observed_order, single_word
 
 GRIDS = (16, 32, 64, 128)
-STAGGERED = Scheme("staggered", 2, single_word((0, 0.5), (1, 1.0), (0, 0.5)), order=2, merge_ends=True)
-REPEATED = Scheme("repeated", 2, ((1.0, Word(STAGGERED.words[0][1].letters)),), order=2)
-PARALLEL = Scheme("parallel", 2, ((1.0, Word((Letter(frozenset({0, 1}), 1.0),))),), order=2)
-LIE, REVERSED = single_word((0, 1.0), (1, 1.0))[0][1], single_word((1, 1.0), (0, 1.0))[0][1]
-SWSS = Scheme("swss", 2, ((0.5, LIE), (0.5, REVERSED)), order=2)
+WORD = Scheme("word", 2, single_word((0, 0.5), (1, 1.0), (0, 0.5)), order=2)
 U0 = np.array([1.0, 0.5])
 
 
@@ -74,6 +70,13 @@ def finest_order(references, scheme, substep, num_operators=2):
         ("lie_reversed", "midpoint", 1),
         ("strang", "euler", 1),
         ("strang", "midpoint", 2),
+        ("strang_reversed", "midpoint", 2),
+        ("strang_staggered", "euler", 1),
+        ("strang_staggered", "midpoint", 2),
+        ("parallel", "heun", 2),
+        ("parallel", "rk4", 4),
+        ("swss", "midpoint", 2),
+        ("yoshida4", "rk4", 4),
     ],
 )
 @pytest.mark.usefixtures("float64")
@@ -81,18 +84,21 @@ def test_a_scheme_has_the_smaller_of_its_own_and_its_substeps_order(references, 
     assert abs(finest_order(references, scheme, substep) - order) < 0.1
 
 
-@pytest.mark.parametrize(("scheme", "order"), [("lie", 1), ("lie_reversed", 1), ("strang", 2)])
+@pytest.mark.usefixtures("float64")
+def test_the_triple_jump_raises_second_order_substeps_by_one(references):
+    # Its third-order conditions hold for any method of order 2, its fourth-order ones for symmetric methods alone.
+    assert abs(finest_order(references, "yoshida4", "midpoint") - 3) < 0.1
+
+
+@pytest.mark.parametrize(("scheme", "order"), [("lie", 1), ("strang", 2), ("strang_staggered", 2), ("swss", 2)])
 @pytest.mark.usefixtures("float64")
 def test_three_operators_keep_the_order(references, scheme, order):
     assert abs(finest_order(references, scheme, "midpoint", 3) - order) < 0.1
 
 
-@pytest.mark.parametrize(
-    "scheme", [STAGGERED, REPEATED, PARALLEL, SWSS], ids=["merged ends", "unmerged ends", "parallel", "swss"]
-)
 @pytest.mark.usefixtures("float64")
-def test_a_symmetric_scheme_of_ones_own_is_second_order_with_midpoints(references, scheme):
-    assert abs(finest_order(references, scheme, "midpoint") - 2) < 0.1
+def test_a_scheme_of_ones_own_has_the_order_of_its_words(references):
+    assert abs(finest_order(references, WORD, "midpoint") - 2) < 0.1
 
 
 @pytest.mark.usefixtures("float64")

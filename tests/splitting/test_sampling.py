@@ -142,21 +142,19 @@ def test_piecewise_linear_controls_cap_the_triple_jump_at_two(measure):
     assert abs(measure(LINEAR, "yoshida4", "rk4", "midpoint") - 2) < 0.1
 
 
-@pytest.mark.parametrize(
-    ("activation", "least", "most"), [(jax.nn.relu, 1.5, 2.7), (jnp.tanh, 3.9, 4.1)], ids=["relu", "tanh"]
-)
-def test_relu_caps_the_triple_jump_near_two(activation, least, most):
+def test_relu_caps_the_triple_jump_near_two():
+    # Four tokens, some of which cross the kink; with tanh in place of ReLU the slope is 4.0.
     generator = np.random.default_rng(0)
     weights, mixing = generator.standard_normal((3, 3, 3)), generator.standard_normal((4, 4))
     slope = measure_convergence(
-        (lambda t, u: 2 * jnp.tanh(mixing / 2 @ u @ weights[0]), lambda t, u: activation(u @ weights[1]) @ weights[2]),
+        (lambda t, u: 2 * jnp.tanh(mixing / 2 @ u @ weights[0]), lambda t, u: jax.nn.relu(u @ weights[1]) @ weights[2]),
         jnp.asarray(generator.standard_normal((4, 3))),
         scheme="yoshida4",
         substep="rk4",
         sampling="midpoint",
         steps=(16, 32, 64, 128, 256),
     ).slope
-    assert least < slope < most
+    assert 1.5 < slope < 2.7
 
 
 @pytest.mark.parametrize("zero", [0, 1])
