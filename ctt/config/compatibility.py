@@ -142,10 +142,11 @@ def _check_staggered(config: Config) -> None:
             f"got {config.controls.knots}: its outer operator has a control a node and its inner one a control a step. "
             "Leave the knots out, or choose --splitting.scheme strang."
         )
-    if config.normalization.affine == "scalar" and config.normalization.shared:
+    if config.normalization.affine != "none" and config.normalization.shared:
         raise InputError(
-            "`normalization.affine` scalar cannot be shared with the scheme strang_staggered, whose operators have "
-            "controls at different times. Pass --normalization.affine none, or choose --splitting.scheme strang."
+            f"`normalization.affine` {config.normalization.affine} cannot be shared with the scheme strang_staggered, "
+            "whose operators have controls at different times. Pass --normalization.affine none, or choose "
+            "--splitting.scheme strang."
         )
 
 

@@ -68,7 +68,7 @@ class Controls(nnx.Module):
     def at(self, t: Time) -> list[Operator]:
         """Return the operators with their controls frozen at time `t`.
 
-        A nodal coefficient holds from half a step before its node to half a step after it.
+        A nodal coefficient holds from half a step before its node to half a step after it, that end included.
 
         Args:
             t: time in [0, horizon].
@@ -77,7 +77,8 @@ class Controls(nnx.Module):
             return self.freeze(evaluate_controls(self.basis, self.coefficients, t))
         num_nodes = self.basis.num_coefficients + 1
         position = jnp.asarray(t) * self.basis.num_coefficients / self.basis.horizon
-        node = jnp.clip(jnp.round(position).astype(int), 0, num_nodes - 1)
+        slack = 64 * jnp.finfo(jnp.result_type(position, float)).eps * num_nodes
+        node = jnp.clip(jnp.ceil(position - 0.5 - slack).astype(int), 0, num_nodes - 1)
         nodal, others = split_by_name(self.coefficients, self.nodal)
         theta = merge_by_name(jax.tree.map(lambda x: x[node], nodal), evaluate_controls(self.basis, others, t))
         return self.freeze(theta)

@@ -15,7 +15,7 @@ from ctt.config.schema import Config
 from ctt.controls.basis import BASES
 from ctt.controls.stack import Controls, list_names, merge_by_name, split_by_name
 from ctt.dynamics.dropout import dropout_masks, mask_operator
-from ctt.dynamics.operator import Operator, find_flow
+from ctt.dynamics.operator import Operator
 from ctt.splitting.compatibility import check_operators
 from ctt.splitting.notation import parse_scheme
 from ctt.splitting.rollout import trajectory
@@ -167,7 +167,8 @@ class Evolution(nnx.Module):
         if keys is None or self.dropout == 0:
             return operators
         return [
-            f if _has_own_flow(f) else mask_operator(f, self._mask(keys, position(i), i, u))
+            # A mask would spoil an exact substep: the flow of a masked field is not the masked flow.
+            f if self.substeps[i].is_exact else mask_operator(f, self._mask(keys, position(i), i, u))
             for i, f in enumerate(operators)
         ]
 
@@ -187,8 +188,3 @@ def _find_scheme(config: Config, names: tuple[str, ...]) -> Scheme | None:
 
 def _outer_names(scheme: Scheme, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(names[i] for i in sorted(scheme.words[0][1].letters[0].operators))
-
-
-def _has_own_flow(operator: Operator) -> bool:
-    """Whether a mask would spoil the operator: the flow of a masked field is not the masked flow."""
-    return find_flow(getattr(operator, "operator", operator)) is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 
@@ -106,16 +107,35 @@ def build_operators(config: Config) -> Callable[[nnx.Rngs], dict[str, Any]]:
         shared = build_normalization(config, rngs) if norm.shared else None
         operators = {}
         for name, builder in builders.items():
-            operator = builder(config, rngs=rngs)
-            if not isinstance(operator, Operator):
-                raise InputError(
-                    f"The operator `{name}` must have a method `vector_field(t, u)`, got {type(operator).__name__}. "
-                    "Add one to the class."
-                )
+            operator = _make(name, builder, config, rngs)
             operators[name] = place_operator(norm.placement, operator, shared or build_normalization(config, rngs))
         return operators
 
     return build
+
+
+def _make(name: str, builder: Builder, config: Config, rngs: nnx.Rngs) -> Operator:
+    try:
+        operator = builder(config, rngs=rngs)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"The operator `{name}` cannot be made ({type(error).__name__}: {error}). It is called as "
+            f"{name}(config, rngs=rngs): mend the class."
+        ) from error
+    if not isinstance(operator, Operator):
+        raise InputError(
+            f"The operator `{name}` must have a method `vector_field(t, u)`, got {type(operator).__name__}. Add one to "
+            "the class."
+        )
+    arrays = [key for key, value in getattr(operator, "__dict__", {}).items() if isinstance(value, jax.Array)]
+    if arrays and not isinstance(operator, nnx.Module):
+        raise InputError(
+            f"The operator `{name}` must be an nnx.Module to hold arrays, got {', '.join(arrays)} in a plain class. "
+            "Derive it from flax.nnx.Module and wrap them in nnx.Param or nnx.Variable."
+        )
+    return operator
 
 
 def operator_label(name: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from ctt.config.error import InputError, suggest
@@ -14,7 +15,7 @@ from ctt.splitting.rollout import rollout
 from ctt.splitting.scheme import Letter, Scheme, build_scheme
 from ctt.splitting.step import apply_letter, split_step, walk_clocks
 from ctt.splitting.substep import Substep, build_substeps
-from ctt.typing import State, Time, VectorField
+from ctt.typing import Array, State, Time, VectorField
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,15 @@ class Marcher:
         )
 
 
+def as_inexact(x: Any) -> Array:
+    """Return a leaf of a state as an array of floating type; integers become the default one.
+
+    Args:
+        x: a number or an array.
+    """
+    return jnp.asarray(x) if jnp.issubdtype(jnp.result_type(x), jnp.inexact) else jnp.asarray(x, float)
+
+
 def build_marcher(
     operators: Sequence[Any],
     *,
@@ -214,6 +224,7 @@ def integrate(
     marcher = build_marcher(
         operators, scheme=scheme, substep=substep, sampling=sampling, allow_reduced_order=allow_reduced_order
     )
+    u0 = jax.tree.map(as_inexact, u0)
     dt = horizon / steps
     times = t0 + dt * jnp.arange(steps)
     u = marcher.begin(u0, times[0], dt)

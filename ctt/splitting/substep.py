@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ctt.config.error import InputError, suggest
-from ctt.typing import State, Time, VectorField
+from ctt.typing import Array, State, Time, VectorField
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,22 @@ def add_scaled(u: State, h: Time, du: State) -> State:
     Args:
         u: a state.
         h: a factor; a traced one does not widen the type of `u`.
-        du: a state of the same structure and shapes.
+        du: a state of the same structure and shapes; it is cast to the type of `u`.
+
+    Raises:
+        InputError: the shapes differ.
     """
-    return jax.tree.map(lambda x, dx: x + jnp.asarray(h, jnp.result_type(x)) * dx, u, du)
+
+    def add(x: Array, dx: Array) -> Array:
+        if jnp.shape(dx) not in ((), jnp.shape(x)):
+            raise InputError(
+                f"A field must have the shape of the state, {list(jnp.shape(x))}, got {list(jnp.shape(dx))}. Correct "
+                "the operator's vector_field."
+            )
+        dtype = jnp.result_type(x)
+        return x + jnp.asarray(h, dtype) * jnp.asarray(dx, dtype)
+
+    return jax.tree.map(add, u, du)
 
 
 def _euler(f: VectorField, t: Time, u: State, h: Time) -> State:

@@ -216,3 +216,16 @@ def test_a_running_cost_goes_together_with_dropout(build):
     evolution = build({"splitting.steps": 4, "model.dropout": 0.5}, only=lambda: Constant(1.0))
     u, cost = evolution(jnp.asarray(U0), keys=KEYS, running_cost=lambda n, u, v, theta: jnp.sum(v - u))
     np.testing.assert_allclose(cost, jnp.sum(u - U0), rtol=1e-4)
+
+
+class Flowing(Linear):
+    """The field ``value * u``, with its flow."""
+
+    def flow(self, u, t0, t1):
+        return u * jnp.exp(self.value[...] * (t1 - t0))
+
+
+@pytest.mark.parametrize(("substep", "is_masked"), [("euler", True), ("midpoint", True), ("exact", False)])
+def test_dropout_spares_exact_flows_alone(run, build, substep, is_masked):
+    evolution = build({"model.dropout": 0.5, "splitting.substep": substep}, only=lambda: Flowing(0.5))
+    assert np.array_equal(run(evolution), run(evolution, keys=None)) is not is_masked

@@ -204,3 +204,18 @@ def test_merged_ends_join_n_steps_to_n_plus_one_flows_of_the_outer_operator():
     )
     jax.effects_barrier()
     assert len(calls) == 6
+
+
+def test_a_state_of_integers_is_a_state_of_numbers(relative_difference):
+    received = integrate((rotate, bend), jnp.array([1, 2]), steps=3)
+    assert relative_difference(received, integrate((rotate, bend), jnp.array([1.0, 2.0]), steps=3)) == 0
+
+
+def test_a_field_of_a_wider_type_does_not_widen_the_state():
+    u1 = integrate((lambda t, u: u.astype(jnp.float64),), jnp.ones(2, jnp.bfloat16), steps=3)
+    assert u1.dtype == jnp.bfloat16
+
+
+def test_a_field_of_another_shape_is_refused():
+    with pytest.raises(InputError, match=r"the shape of the state, \[2\], got \[1\]"):
+        integrate((lambda t, u: u[:1],), jnp.ones(2), steps=3)
