@@ -188,7 +188,7 @@ def _certify(config: Config, model: ViT) -> Check:
         reference = _solve_limit(evolution.controls, operators, u0, config)
     observed = observe(solve, u0, reference, grids, is_rough=is_rough)
     outcome = observed.judge(promise.order, is_rough=is_rough)
-    if difference > 1e-9:
+    if not difference <= 1e-9:
         outcome = "does not hold"
     return _describe(config, promise, observed, outcome, difference, is_rough)
 
@@ -260,7 +260,7 @@ def _describe(
         "loop_difference": difference,
     }
     reason = "; ".join(promise.limits)
-    if difference > 1e-9:
+    if not difference <= 1e-9:
         reason = f"the model's own loop differs from its scheme by {difference:.1e}"
     return Check(
         f"order of {splitting.scheme} + {substep}, {config.normalization.placement}", outcome, summary, reason, values

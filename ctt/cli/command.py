@@ -1,6 +1,5 @@
 """What all commands share: their common flags, the config behind the words, and `--json`."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from ctt.config.arguments import parse_arguments
 from ctt.config.error import InputError
 from ctt.config.load import read_config_file
 from ctt.config.schema import Config
+from ctt.config.serialize import strict_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +103,15 @@ def parse(cls: type, words: Sequence[str], *, default: Any, command: str, descri
     return arguments
 
 
+_RUN_FILES = ("config.json", "manifest.json", "metrics.jsonl", "summary.json")
+
+
 def _check_json(path: Path | None) -> None:
     """Refuse a file that cannot be written before the work, not after it."""
     if path is None:
         return
+    if path.exists() and path.name in _RUN_FILES and (path.parent / "config.json").exists():
+        raise InputError(f"`--json` must not overwrite a file of a run, got `{path}`. Choose another path.")
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise InputError(f"`--json` must be a file that can be written, got `{path}`. Choose another path.")
@@ -140,4 +145,6 @@ def write_json(path: Path | None, values: dict[str, Any]) -> None:
     """
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(values, indent=2) + "\n")
+        partial = path.with_name(path.name + ".partial")
+        partial.write_text(strict_json(values, indent=2) + "\n")
+        os.replace(partial, path)

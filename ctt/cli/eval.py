@@ -112,7 +112,7 @@ def run(words: list[str]) -> int:
         **dataclasses.asdict(result),
         "scheme": config.splitting.scheme,
         "substep": config.splitting.substep_text,
-        "steps": config.splitting.steps,
+        "steps": None if arguments.splitting.adaptive else config.splitting.steps,
         "horizon": config.splitting.horizon,
         "adaptive": arguments.splitting.adaptive,
         "data_fingerprint": dataset.fingerprint,
@@ -141,7 +141,7 @@ def _changes(splitting: EvalSplitting) -> dict[str, Any]:
         for name in ("scheme", "word", "substep", "steps")
         if getattr(splitting, name) is not None
     }
-    if splitting.scheme is not None and splitting.scheme != "word":
+    if splitting.scheme is not None and splitting.scheme != "word" and splitting.word is None:
         changes["word"] = None
     if splitting.substep is not None:
         changes["operator_substeps"] = ()

@@ -98,6 +98,11 @@ def check_refinable(config: Config, purpose: str) -> None:
 
 def _check_sets(config: Config) -> None:
     norm = config.normalization
+    if norm.placement != "pre" and norm.constraint == "s1" and config.model.width < 2:
+        raise InputError(
+            f"`model.width` must be >= 2 with the placement {norm.placement} on the set s1, got {config.model.width}: "
+            "one feature has no variance. Set it in the config file or pass --model.width."
+        )
     if norm.placement == "tangent" and norm.affine == "elementwise":
         raise InputError(
             "`normalization.affine` must be none or scalar with the placement tangent, got 'elementwise': a scale a "

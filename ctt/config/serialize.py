@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import types
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -34,6 +35,28 @@ def config_from_dict(values: dict[str, Any]) -> Config:
         3
     """
     return _build(Config, values, "")
+
+
+def strict_json(values: Any, *, indent: int | None = None) -> str:
+    """Return JSON that every reader accepts: numbers that are not finite become null.
+
+    Args:
+        values: JSON values.
+        indent: spaces a level; None: one line.
+
+    Example:
+        >>> strict_json({"loss": float("nan"), "steps": [1, 2]})
+        '{"loss": null, "steps": [1, 2]}'
+    """
+
+    def mend(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: mend(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [mend(item) for item in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return json.dumps(mend(values), indent=indent, allow_nan=False)
 
 
 def flatten_config(config: Any) -> dict[str, Any]:

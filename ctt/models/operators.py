@@ -222,15 +222,23 @@ def _import_module(place: str, name: str) -> ModuleType:
 def _load_file(place: str, name: str) -> ModuleType:
     path = Path(place)
     if not path.is_file():
-        raise InputError(f"`model.operators` names {name!r}, but the file `{place}` does not exist. Check the path.")
+        raise InputError(
+            f"`model.operators` names {name!r}, but the file `{place}` does not exist. Check the path, "
+            "or run in the folder from which it is counted."
+        )
     spec = importlib.util.spec_from_file_location(f"_ctt_operator_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # As a dataclass of the file wants it.
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         raise InputError(
             f"`model.operators` names {name!r}, whose file raised {type(error).__name__}: {error}. Mend the file."
         ) from error
+    finally:
+        sys.path.remove(folder)
     return module

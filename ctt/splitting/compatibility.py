@@ -85,5 +85,6 @@ def _check_backwards(
             raise InputError(
                 f"`{scheme.name}` flows backwards over a part of its step, and {labels[index]} ends in a projection "
                 "that has no inverse and caps the order at 1. Choose the placement pre or tangent, or a scheme "
-                "without negative fractions, such as strang, or set allow_reduced_order."
+                "without negative fractions, such as strang, or set allow_reduced_order "
+                "(--splitting.allow-reduced-order)."
             )

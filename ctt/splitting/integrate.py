@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ctt.config.error import InputError, suggest
 from ctt.config.name import SAMPLINGS, SamplingName
@@ -219,6 +220,8 @@ def integrate(
         >>> bool(jnp.allclose(u1, jnp.exp(-1.0) * jnp.array([jnp.cos(1.0), -jnp.sin(1.0)]), atol=1e-4))
         True
     """
+    if not isinstance(steps, int | np.integer) or isinstance(steps, bool):
+        raise InputError(f"`steps` must be an integer that is not traced, got {steps!r}. Pass e.g. steps=32.")
     if steps < 1:
         raise InputError(f"`steps` must be >= 1, got {steps}. Pass a positive number of steps.")
     marcher = build_marcher(

@@ -82,6 +82,8 @@ class Scheme:
                 f"The weights and fractions of `{self.name}` must be finite and not all but zero, got "
                 f"{', '.join(map(repr, numbers))}. Correct them."
             )
+        if not all(letter.operators for _, word in self.words for letter in word.letters):
+            raise InputError(f"Every letter of `{self.name}` must name an operator. Leave empty letters out.")
         total = math.fsum(weight for weight, _ in self.words)
         if not math.isclose(total, 1.0, abs_tol=1e-12):
             raise InputError(f"The weights of the words of `{self.name}` must sum to 1, got {total}. Rescale them.")

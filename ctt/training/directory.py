@@ -8,7 +8,7 @@ from typing import Any
 
 from ctt.config.error import InputError
 from ctt.config.schema import Config
-from ctt.config.serialize import config_from_dict, config_to_dict
+from ctt.config.serialize import config_from_dict, config_to_dict, strict_json
 
 
 class RunDirectory:
@@ -110,7 +110,7 @@ class RunDirectory:
             name: its name.
             values: JSON values.
         """
-        write_atomically(self.path / name, json.dumps(values, indent=2) + "\n")
+        write_atomically(self.path / name, strict_json(values, indent=2) + "\n")
 
     def append_metrics(self, line: dict[str, Any]) -> None:
         """Append one line to the metrics.
@@ -119,7 +119,7 @@ class RunDirectory:
             line: `step`, `split` and values.
         """
         with self.metrics.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(strict_json(line) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Return the lines of the metrics; a last line cut short is left out."""

@@ -63,6 +63,17 @@ def discretise_anew(run: Run, changes: Mapping[str, Any]) -> tuple[Config, ViT]:
     if not changes:
         return run.config, run.model
     splitting = dataclasses.replace(run.config.splitting, **changes)
+    knots = run.config.controls.knots or 1
+    if "literal" in (splitting.scheme, run.config.splitting.scheme) and splitting != run.config.splitting:
+        raise InputError(
+            "A run of the scheme literal is a layer at step 1 and no discretisation, and no other run can become one. "
+            "Give no scheme, substep or steps, or train a new run."
+        )
+    if splitting.steps < 1 or splitting.steps % knots:
+        raise InputError(
+            f"`splitting.steps` must be a multiple of the run's {knots} knots, got {splitting.steps}. Pass such as "
+            f"--splitting.steps {4 * knots}."
+        )
     config = dataclasses.replace(run.config, splitting=splitting)
     if splitting.steps != run.config.splitting.steps:
         check_refinable(config, "Another number of steps")

@@ -155,3 +155,11 @@ def test_a_large_model_is_certified_by_a_small_one_of_its_kind(tiny_config):
     small = shrink(config)
     assert (small.model.width, small.model.dtype, small.model.dropout) == (8, "float64", 0.0)
     assert (small.controls.knots, small.splitting.steps, small.splitting.horizon) == (2, 4, 1.0)
+
+
+def test_a_reference_that_cannot_be_had_resolves_nothing(tiny_config, monkeypatch):
+    import ctt.certificates.order as order
+
+    monkeypatch.setattr(order, "solve_unsplit", lambda fields, u0, *args, **options: u0 * jnp.nan)
+    check = certify_order(tiny_config({}))
+    assert (check.outcome, check.values["steps"]) == ("not resolved", [])

@@ -73,8 +73,11 @@ def test_a_solution_is_dense(finished_run):
 
 REFUSED = {
     "other controls": ("--splitting.scheme strang_staggered", ["strang_staggered", "other controls"]),
-    "steps that the knots do not divide": ("--splitting.steps 3", ["divide", "got 2"]),
+    "steps that the knots do not divide": ("--splitting.steps 3", ["multiple of the run's 2 knots", "got 3"]),
     "no steps": ("--splitting.steps 0", ["splitting.steps", "got 0"]),
+    "the literal layer": ("--splitting.scheme literal", ["literal", "no other run can become one"]),
+    "a word with another scheme": ("--splitting.scheme strang --splitting.word attention", ["splitting.word", "both"]),
+    "a file of the run": ("--json {run}/summary.json", ["--json", "must not overwrite"]),
     "steps and adaptive steps": ("--splitting.steps 4 --splitting.adaptive", ["not both"]),
     "no tolerance": ("--splitting.adaptive --splitting.rtol 0", ["splitting.rtol", "got 0"]),
     "a tolerance of nan": ("--splitting.adaptive --splitting.atol nan", ["splitting.atol", "nan"]),
@@ -87,7 +90,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("words", "fragments"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_does_not_fit_the_run_is_refused_in_one_sentence(finished_run, capsys, words, fragments):
-    assert main(["eval", str(finished_run), *words.split()]) == 2
+    assert main(["eval", str(finished_run), *words.format(run=finished_run).split()]) == 2
     message = capsys.readouterr().err.strip()
     assert [fragment for fragment in fragments if fragment not in message] == [], message
     assert "\n" not in message

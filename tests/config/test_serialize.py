@@ -16,7 +16,7 @@ from ctt.config import (
     name,
     resolve_config,
 )
-from ctt.config.serialize import flatten_config
+from ctt.config.serialize import flatten_config, strict_json
 
 FRACTIONS = st.floats(0, 1, exclude_max=True)
 CONFIGS = st.builds(
@@ -86,3 +86,8 @@ def test_a_config_that_is_no_object_is_refused():
 def test_leaves_are_keyed_by_dotted_path():
     assert flatten_config(Config(seed=3))["seed"] == 3
     assert flatten_config(Config())["splitting.steps"] == 4
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_numbers_that_json_does_not_know_become_null(value):
+    assert strict_json({"a": [1.0, value], "b": {"c": (value,)}}) == '{"a": [1.0, null], "b": {"c": [null]}}'

@@ -317,3 +317,16 @@ def test_a_faulty_class_is_refused_in_one_sentence(tiny_config, tmp_path, name, 
     config = tiny_config({"model.operators": ("attention", f"{tmp_path}/faulty.py:{name}")})
     with pytest.raises(InputError, match=message):
         build_model(config)(np.zeros((1, 4, 6, 1), np.uint8))
+
+
+def test_a_file_may_hold_a_dataclass_and_import_its_neighbour(tiny_config, tmp_path):
+    (tmp_path / "neighbour_of_wind.py").write_text("SPEED = 0.5\n")
+    (tmp_path / "calm.py").write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "from neighbour_of_wind import SPEED\n\n\n"
+        "@dataclass(frozen=True)\nclass Settings:\n    speed: float = SPEED\n\n\n"
+        "class Calm:\n    def __init__(self, config, *, rngs):\n        self.settings = Settings()\n\n"
+        "    def vector_field(self, t, u):\n        return self.settings.speed * u\n"
+    )
+    model = build_model(tiny_config({"model.operators": ("attention", f"{tmp_path}/calm.py:Calm")}))
+    assert model.evolution.controls.operators["Calm"].operator.settings.speed == 0.5

@@ -219,3 +219,9 @@ def test_a_field_of_a_wider_type_does_not_widen_the_state():
 def test_a_field_of_another_shape_is_refused():
     with pytest.raises(InputError, match=r"the shape of the state, \[2\], got \[1\]"):
         integrate((lambda t, u: u[:1],), jnp.ones(2), steps=3)
+
+
+@pytest.mark.parametrize("steps", [2.5, "3", True, None])
+def test_a_number_of_steps_that_is_no_integer_is_refused(steps):
+    with pytest.raises(InputError, match=r"`steps` must be an integer .* Pass e\.g\. steps=32"):
+        integrate((rotate, bend), jnp.asarray(U0), steps=steps)

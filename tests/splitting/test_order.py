@@ -140,3 +140,14 @@ def test_fewer_than_two_grids_are_refused(steps):
 def test_a_problem_that_is_solved_exactly_has_no_order():
     with pytest.raises(InputError, match="have no logarithm: the scheme is exact"):
         observed_order((lambda t, u: jnp.ones_like(u),), jnp.zeros(2), reference=jnp.ones(2), steps=(2, 4))
+
+
+def test_no_step_is_refused():
+    with pytest.raises(InputError, match=r"`steps` must be >= 1, got \(0, 8\)"):
+        observed_order(FIELDS[:2], jnp.asarray(U0), steps=(0, 8))
+
+
+def test_a_number_that_is_none_is_seen_in_every_leaf():
+    from ctt.splitting.order import distance
+
+    assert np.isnan(distance({"a": jnp.ones(2), "b": jnp.array([jnp.nan])}, {"a": jnp.zeros(2), "b": jnp.zeros(1)}))

@@ -182,3 +182,8 @@ def test_a_weight_that_is_no_usable_number_is_refused(weights):
 def test_an_order_that_is_no_number_is_refused():
     with pytest.raises(InputError, match="claims order nan"):
         Scheme("mine", 2, single_word((0, 1.0), (1, 1.0)), order=math.nan)
+
+
+def test_a_letter_without_operators_is_refused():
+    with pytest.raises(InputError, match=r"Every letter of `mine` must name an operator"):
+        Scheme("mine", 1, ((1.0, word(({0}, 1.0), ((), 0.5))),))
