@@ -21,9 +21,8 @@ from ctt.dynamics.normalization import Normalization
 from ctt.dynamics.placement import PostNormalized, TangentNormalized
 from ctt.models.build import build_model
 from ctt.models.vit import ViT
-from ctt.splitting.compatibility import check_operators
-from ctt.splitting.integrate import Marcher
-from ctt.splitting.order import build_grid_solver, distance, quick_options, solve_unsplit
+from ctt.splitting.integrate import build_marcher
+from ctt.splitting.order import Convergence, build_grid_solver, distance, quick_options, solve_unsplit
 from ctt.typing import State, Time
 
 TOLERANCE = 0.1
@@ -37,39 +36,29 @@ _FLOOR = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
-class Observation:
+class Observation(Convergence):
     """Errors on finer and finer grids, as many as it took to see an order.
 
     Attributes:
-        steps: numbers of steps.
-        errors: largest difference from the reference, for each grid.
         is_exact: whether even the coarsest error is round-off.
     """
 
-    steps: tuple[int, ...]
-    errors: tuple[float, ...]
     is_exact: bool = False
-
-    @property
-    def slopes(self) -> tuple[float, ...]:
-        """The order between each grid and the next."""
-        n, e = np.log(self.steps), np.log(self.errors)
-        return tuple(float(x) for x in -(e[1:] - e[:-1]) / (n[1:] - n[:-1]))
 
     @property
     def fitted(self) -> float:
         """The least-squares slope over the four finest grids."""
-        return float(-np.polyfit(np.log(self.steps[-4:]), np.log(self.errors[-4:]), 1)[0])
+        return Convergence(self.steps[-4:], self.errors[-4:]).slope
 
     @property
     def rough_fit(self) -> float:
         """The least-squares slope over all grids but the two coarsest."""
-        return float(-np.polyfit(np.log(self.steps[2:]), np.log(self.errors[2:]), 1)[0])
+        return Convergence(self.steps[2:], self.errors[2:]).slope
 
     @property
     def is_settled(self) -> bool:
         """Whether there are four grids, and the two finest slopes agree."""
-        return len(self.steps) >= 4 and abs(self.slopes[-1] - self.slopes[-2]) < TOLERANCE
+        return len(self.steps) >= 4 and abs(self.pairwise[-1] - self.pairwise[-2]) < TOLERANCE
 
     def judge(self, promised: float, *, is_rough: bool = False) -> Outcome:
         """Return whether a promised order is kept.
@@ -90,11 +79,11 @@ class Observation:
             return "holds" if self.rough_fit >= promised - ROUGH_TOLERANCE else "does not hold"
         if len(self.steps) < 4 or math.isinf(promised):
             return "not resolved" if len(self.steps) < 4 else "does not hold"
-        if abs(self.slopes[-1] - self.slopes[-2]) > 2 * TOLERANCE:
+        if abs(self.pairwise[-1] - self.pairwise[-2]) > 2 * TOLERANCE:
             return "not resolved"
-        if self.slopes[-1] >= promised - TOLERANCE:
+        if self.pairwise[-1] >= promised - TOLERANCE:
             return "holds"
-        gap, before = promised - self.slopes[-1], promised - self.slopes[-2]
+        gap, before = promised - self.pairwise[-1], promised - self.pairwise[-2]
         return "not resolved" if gap < 0.7 * before else "does not hold"
 
 
@@ -165,17 +154,16 @@ def _certify(config: Config, model: ViT) -> Check:
     assert knots is not None
     promise = promise_order(config, evolution)
     operators = operators_in_time(evolution.controls)
-    check_operators(
-        evolution.scheme,
-        evolution.substeps,
-        operators,
-        names=evolution.controls.names,
-        allow_reduced_order=config.splitting.allow_reduced_order,
-    )
     height, width, channels = config.data.image_shape or (0, 0, 0)
     images = np.random.default_rng(0).uniform(0, 255, (1, height, width, channels))
     u0 = model.initial_state(jnp.asarray(images))
-    marcher = Marcher(evolution.scheme, evolution.substeps, tuple(operators), sampling="step")
+    marcher = build_marcher(
+        operators,
+        scheme=evolution.scheme,
+        substep=[method.name for method in evolution.substeps],
+        sampling="step",
+        allow_reduced_order=True,  # The model was asked when it was built.
+    )
     options = quick_options()
     solve = build_grid_solver(marcher, config.splitting.horizon, compiler_options=options)
     own = jax.jit(lambda u: evolution(u)[0], compiler_options=options)(u0)
@@ -240,7 +228,7 @@ def _describe(
     elif is_rough and len(observed.steps) > 3:
         summary = f"observed {observed.rough_fit:.2f} (fit, with kinks), promised {promise.order:g}"
     else:
-        summary = f"observed {observed.slopes[-1]:.2f} (fit {observed.fitted:.2f}), promised {promise.order:g}"
+        summary = f"observed {observed.pairwise[-1]:.2f} (fit {observed.fitted:.2f}), promised {promise.order:g}"
     has_slopes = len(observed.steps) > 1
     values = {
         "scheme": splitting.scheme,
@@ -252,7 +240,7 @@ def _describe(
         "limits": list(promise.limits),
         "steps": list(observed.steps),
         "errors": list(observed.errors),
-        "slopes": list(observed.slopes) if has_slopes else [],
+        "slopes": list(observed.pairwise) if has_slopes else [],
         "fitted": observed.fitted if has_slopes else None,
         "width": config.model.width,
         "knots": config.controls.knots,

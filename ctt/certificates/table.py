@@ -94,7 +94,7 @@ def _measure(scheme: str, substep: str, fields: list[Operator], u0: State, refer
 
 def _describe(scheme: str, substep: str, placement: str, promised: float, observed: Observation) -> Check:
     outcome = observed.judge(promised)
-    if outcome == "holds" and observed.slopes[-1] > promised + TOLERANCE:
+    if outcome == "holds" and observed.pairwise[-1] > promised + TOLERANCE:
         outcome = "not resolved"  # The table states orders, not lower bounds.
     reason = ""
     if placement == "post" and promised == 1 and scheme != "lie" and substep != "euler":
@@ -108,8 +108,8 @@ def _describe(scheme: str, substep: str, placement: str, promised: float, observ
         "promised": promised,
         "steps": list(observed.steps),
         "errors": list(observed.errors),
-        "slopes": list(observed.slopes),
+        "slopes": list(observed.pairwise),
         "fitted": observed.fitted,
     }
-    summary = f"observed {observed.slopes[-1]:.2f}, promised {promised:g}"
+    summary = f"observed {observed.pairwise[-1]:.2f}, promised {promised:g}"
     return Check(f"order of {scheme} + {substep}, {placement}", outcome, summary, reason, values)

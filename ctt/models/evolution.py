@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 
 from ctt.adjoints.method import build_rollout
@@ -17,10 +16,10 @@ from ctt.controls.stack import Controls, list_names, merge_by_name, split_by_nam
 from ctt.dynamics.dropout import dropout_masks, mask_operator
 from ctt.dynamics.operator import Operator
 from ctt.splitting.compatibility import check_operators
+from ctt.splitting.integrate import Marcher
 from ctt.splitting.notation import parse_scheme
 from ctt.splitting.rollout import trajectory
 from ctt.splitting.scheme import Scheme, build_scheme
-from ctt.splitting.step import apply_letter, split_step, walk_clocks
 from ctt.splitting.substep import build_substeps
 from ctt.typing import Array, Key, PyTree, RunningCost, Step, Tokens
 
@@ -130,34 +129,28 @@ class Evolution(nnx.Module):
         outer, inner = split_by_name(coefficients, self.controls.nodal)
         theta = merge_by_name(*(jax.tree.map(lambda x: x[0], part) for part in (outer, inner)))
         rest = merge_by_name(jax.tree.map(lambda x: x[1:], outer), inner)
-        assert self.scheme is not None
-        letter, clocks = walk_clocks(self.scheme.words[0][1], 0.0, self.dt)[0]
-        operators = self._operators(theta, keys, lambda index: 0, u0)
-        return apply_letter(letter, self.substeps, operators=operators, clocks=clocks, u=u0, dt=self.dt), rest
+        marcher = self._marcher(theta, keys, lambda index: 0, u0)
+        return marcher.begin(u0, 0.0, self.dt), rest
 
     def _step(self, keys: Key[Array, " batch"] | None) -> Step:
         def step(u: Tokens, theta: nnx.State, n: Any) -> Tokens:
-            t = n * self.dt
             if self.scheme is None:
                 (layer,) = self.controls.freeze(theta)
                 return layer.step(u, self.dt)  # pyright: ignore[reportAttributeAccessIssue]
-            if self.is_merged:
-                return self._step_merged(u, theta, n, keys)
-            operators = self._operators(theta, keys, lambda index: n, u)
-            return split_step(self.scheme, self.substeps, operators=operators, u=u, t=t, dt=self.dt)
+            marcher = self._marcher(theta, keys, lambda index: n + (index in self._nodal_indices), u)
+            return marcher.step(u, n * self.dt, self.dt, is_last=n == self.steps - 1)
 
         return step
 
-    def _step_merged(self, u: Tokens, theta: nnx.State, n: Any, keys: Key[Array, " batch"] | None) -> Tokens:
+    @property
+    def _nodal_indices(self) -> set[int]:
+        return {self.controls.names.index(name) for name in self.controls.nodal}
+
+    def _marcher(
+        self, theta: nnx.State, keys: Key[Array, " batch"] | None, position: Callable[[int], Any], u: Tokens
+    ) -> Marcher:
         assert self.scheme is not None
-        (first, _), *inner, (last, clocks) = walk_clocks(self.scheme.words[0][1], n * self.dt, self.dt)
-        operators = self._operators(theta, keys, lambda index: n + (index in last.operators), u)
-        for letter, letter_clocks in inner:
-            u = apply_letter(letter, self.substeps, operators=operators, clocks=letter_clocks, u=u, dt=self.dt)
-        fraction = jnp.where(n == self.steps - 1, last.fraction, first.fraction + last.fraction)
-        return apply_letter(
-            last, self.substeps, operators=operators, clocks=clocks, u=u, dt=self.dt, length=fraction * self.dt
-        )
+        return Marcher(self.scheme, self.substeps, tuple(self._operators(theta, keys, position, u)))
 
     def _operators(
         self, theta: nnx.State, keys: Key[Array, " batch"] | None, position: Callable[[int], Any], u: Tokens

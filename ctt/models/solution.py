@@ -9,7 +9,7 @@ from ctt.controls.timeline import operators_in_time
 from ctt.models.evolution import Evolution
 from ctt.splitting.meter import measure_step
 from ctt.splitting.scheme import Scheme
-from ctt.splitting.solver import OperatorField, SplittingSolver
+from ctt.splitting.solver import build_solver
 from ctt.typing import Array, Tokens
 
 
@@ -43,9 +43,13 @@ def solve_evolution(
     """
     scheme = _require_scheme(evolution, "Adaptive steps")
     basis = evolution.controls.basis
-    operators = tuple(operators_in_time(evolution.controls))
-    terms = diffrax.MultiTerm(*(diffrax.ODETerm(OperatorField(f)) for f in operators))
-    solver = SplittingSolver(scheme, evolution.substeps, "step", operators)
+    terms, solver = build_solver(
+        operators_in_time(evolution.controls),
+        scheme=scheme,
+        substep=[method.name for method in evolution.substeps],
+        sampling="step",
+        allow_reduced_order=True,  # The network was asked when it was built.
+    )
     controller = diffrax.PIDController(rtol=rtol, atol=atol)
     pieces = basis.num_coefficients * (2 if evolution.controls.nodal else 1)
     if pieces > 1:

@@ -60,7 +60,7 @@ def as_operator(value: Any) -> Operator | Projection:
 
 @dataclass(frozen=True)
 class Marcher:
-    """A splitting scheme on a grid: what happens before the first step, in each step, and in the last one.
+    """A splitting scheme on a grid: what happens before the first step, and in each step.
 
     For most schemes every step is alike. With `merge_ends` the last letter of a step is joined with the
     first of the next, one flow over both fractions, so that the ends are halves.
@@ -78,7 +78,7 @@ class Marcher:
     sampling: SamplingName = "stage"
 
     def begin(self, u: State, t: Time, dt: Time) -> State:
-        """Return what `step` starts from.
+        """Return what the first `step` starts from.
 
         Args:
             u: state at `t`.
@@ -87,52 +87,38 @@ class Marcher:
         """
         if not self.scheme.merge_ends:
             return u
-        return self._apply(walk_clocks(self.scheme.words[0][1], t, dt)[0], u, dt)
+        letter, clocks = walk_clocks(self.scheme.words[0][1], t, dt)[0]
+        return self._apply(letter, clocks, u, dt)
 
-    def step(self, u: State, t: Time, dt: Time) -> State:
-        """Return the state after a step that another one follows.
+    def step(self, u: State, t: Time, dt: Time, *, is_last: Any) -> State:
+        """Return the state after a step; with merged ends also what the next step would begin with.
 
         Args:
             u: what `begin` or `step` returned.
             t: time at the start of the step.
             dt: length of a step.
-        """
-        if not self.scheme.merge_ends:
-            return self.end(u, t, dt)
-        first, *inner, (last, clocks) = walk_clocks(self.scheme.words[0][1], t, dt)
-        for letter in inner:
-            u = self._apply(letter, u, dt, t + dt / 2)
-        return self._apply((Letter(last.operators, last.fraction + first[0].fraction), clocks), u, dt)
-
-    def end(self, u: State, t: Time, dt: Time) -> State:
-        """Return the state at the end of the last step.
-
-        Args:
-            u: what `begin` or `step` returned.
-            t: time at the start of the last step.
-            dt: length of a step.
+            is_last: whether no step follows; may be traced.
         """
         if not self.scheme.merge_ends:
             return split_step(
                 self.scheme, self.substeps, operators=self.operators, u=u, t=t, dt=dt, sampling=self.sampling
             )
-        *inner, last = walk_clocks(self.scheme.words[0][1], t, dt)[1:]
-        for letter in inner:
-            u = self._apply(letter, u, dt, t + dt / 2)
-        return self._apply(last, u, dt)
+        (first, _), *inner, (last, last_clocks) = walk_clocks(self.scheme.words[0][1], t, dt)
+        for letter, clocks in inner:
+            u = self._apply(letter, clocks, u, dt, frozen_at=t + dt / 2 if self.sampling == "step" else None)
+        fraction = jnp.where(is_last, last.fraction, first.fraction + last.fraction)
+        return self._apply(last, last_clocks, u, dt, length=fraction * dt)
 
-    def _apply(
-        self, letter: tuple[Letter, dict[int, Time]], u: State, dt: Time, frozen_at: Time | None = None
-    ) -> State:
+    def _apply(self, letter: Letter, clocks: dict[int, Time], u: State, dt: Time, **where: Any) -> State:
         return apply_letter(
-            letter[0],
+            letter,
             self.substeps,
             operators=self.operators,
-            clocks=letter[1],
+            clocks=clocks,
             u=u,
             dt=dt,
             sampling=self.sampling,
-            frozen_at=frozen_at if self.sampling == "step" else None,
+            **where,
         )
 
 
@@ -231,8 +217,4 @@ def integrate(
     dt = horizon / steps
     times = t0 + dt * jnp.arange(steps)
     u = marcher.begin(u0, times[0], dt)
-    if not marcher.scheme.merge_ends:
-        return rollout(lambda u, t, n: marcher.step(u, t, dt), times, u)[0]
-    if steps > 1:
-        u = rollout(lambda u, t, n: marcher.step(u, t, dt), times[:-1], u)[0]
-    return marcher.end(u, times[-1], dt)
+    return rollout(lambda u, t, n: marcher.step(u, t, dt, is_last=n == steps - 1), times, u)[0]

@@ -11,7 +11,7 @@ from ctt.config.name import SamplingName
 from ctt.dynamics.operator import Operator, Projection
 from ctt.splitting.scheme import build_scheme
 from ctt.splitting.step import apply_letter, split_step, walk_clocks
-from ctt.splitting.substep import Substep, add_scaled
+from ctt.splitting.substep import Substep, subtract, sum_states
 from ctt.typing import Array, State, Time
 
 _POWER_ITERATIONS = 12
@@ -65,11 +65,12 @@ def measure_step(
     where = t if sampling == "stage" else t + dt / 2
     fields = [_field(f, where) for f in operators if isinstance(f, Operator)]
     labels = [name for name, f in zip(names, operators, strict=True) if isinstance(f, Operator)]
+    brackets = [commutator(f, g, u) for f, g in itertools.combinations(fields, 2)] or [jax.tree.map(jnp.zeros_like, u)]
     measures = {
-        "free_estimate": _size(_minus(_minus(end, states[-2]), _minus(states[1], u))),
-        "lie_strang": _size(_minus(lie, end)),
-        "commutator": _size(_sum([commutator(f, g, u) for f, g in itertools.combinations(fields, 2)], u)),
-        "increment": _size(_minus(end, u)) / _size(u),
+        "free_estimate": _size(subtract(subtract(end, states[-2]), subtract(states[1], u))),
+        "lie_strang": _size(subtract(lie, end)),
+        "commutator": _size(sum_states(brackets)),
+        "increment": _size(subtract(end, u)) / _size(u),
     }
     if len(letters) == 1:
         measures["free_estimate"] = jnp.zeros_like(measures["lie_strang"])
@@ -93,7 +94,7 @@ def commutator(f: Callable[[State], State], g: Callable[[State], State], u: Stat
     """
     forward = jax.jvp(g, (u,), (f(u),))[1]
     backward = jax.jvp(f, (u,), (g(u),))[1]
-    return _minus(forward, backward)
+    return subtract(forward, backward)
 
 
 def lipschitz(f: Callable[[State], State], u: State) -> Array:
@@ -121,15 +122,6 @@ def lipschitz(f: Callable[[State], State], u: State) -> Array:
 
 def _field(operator: Operator, t: Time) -> Callable[[State], State]:
     return lambda u: operator.vector_field(t, u)
-
-
-def _minus(u: State, v: State) -> State:
-    return add_scaled(u, -1.0, v)
-
-
-def _sum(states: Sequence[State], like: State) -> State:
-    zero = jax.tree.map(jnp.zeros_like, like)
-    return jax.tree.map(lambda *leaves: sum(leaves), zero, *states)
 
 
 def _size(u: State) -> Array:

@@ -15,6 +15,7 @@ from ctt.config.name import SamplingName
 from ctt.dynamics.operator import Operator, is_bolted_on
 from ctt.splitting.integrate import Marcher, as_inexact, build_marcher
 from ctt.splitting.scheme import Scheme
+from ctt.splitting.substep import sum_states
 from ctt.typing import Array, State
 
 
@@ -142,7 +143,6 @@ def measure_convergence(
     grids = tuple(int(n) for n in steps)
     if len(set(grids)) < 2:
         raise InputError(f"`steps` must hold at least two different numbers, got {grids}. Pass e.g. (8, 16, 32, 64).")
-
     if min(grids) < 1:
         raise InputError(f"`steps` must be >= 1, got {grids}. Pass e.g. (8, 16, 32, 64).")
     u0 = jax.tree.map(as_inexact, u0)
@@ -185,10 +185,11 @@ def build_grid_solver(
     @partial(jax.jit, compiler_options=compiler_options)
     def solve(u0: State, steps: Array) -> State:
         dt = horizon / steps
-        u = marcher.begin(u0, jnp.zeros_like(dt), dt)
-        num_plain = steps - 1 if marcher.scheme.merge_ends else steps
-        u = jax.lax.fori_loop(0, num_plain, lambda n, u: marcher.step(u, n * dt, dt), u)
-        return marcher.end(u, (steps - 1) * dt, dt) if marcher.scheme.merge_ends else u
+
+        def step(n: Array, u: State) -> State:
+            return marcher.step(u, n * dt, dt, is_last=n == steps - 1)
+
+        return jax.lax.fori_loop(0, steps, step, marcher.begin(u0, jnp.zeros_like(dt), dt))
 
     return lambda u0, steps: solve(u0, jnp.asarray(steps))
 
@@ -220,7 +221,7 @@ def solve_unsplit(
         if len(ends) > 2:  # A stage at the end of an interval must not see the next one's field.
             slack = 1e-9 * (bounds[1] - bounds[0])
             t = jnp.clip(t, bounds[0] + slack, bounds[1] - slack)
-        return jax.tree.map(lambda *leaves: sum(leaves), *(p.vector_field(t, u) for p in operators))
+        return sum_states(p.vector_field(t, u) for p in operators)
 
     def advance(u: State, bounds: tuple[Array, Array]) -> tuple[State, None]:
         solution = diffrax.diffeqsolve(

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 
 from ctt.config.error import InputError
 from ctt.config.name import SamplingName
-from ctt.dynamics.operator import Constrained, Operator, Projection, find_flow, is_bolted_on
+from ctt.dynamics.operator import Constrained, Operator, Projection, find_flow, flow_order, is_bolted_on
 from ctt.splitting.integrate import build_marcher
 from ctt.splitting.scheme import Letter, Scheme, build_scheme
 from ctt.splitting.step import apply_letter, split_step, walk_clocks
-from ctt.splitting.substep import Substep, add_scaled
+from ctt.splitting.substep import Substep, subtract, sum_states
 from ctt.typing import PyTree, State, Time
 
 
@@ -119,14 +119,15 @@ class SplittingSolver(diffrax.AbstractAdaptiveSolver):
         return diffrax.ThirdOrderHermitePolynomialInterpolation
 
     def order(self, terms: PyTree) -> int | None:
-        """Return the smallest of the orders of the scheme and of the substeps, None where both are exact.
+        """Return the smallest of the orders of the scheme and of the substeps, None where all are exact.
 
         Args:
             terms: the terms.
         """
         del terms
         assert self.scheme.order is not None
-        order = min(self.scheme.order, *(method.order for method in self.substeps))
+        pairs = zip(self.substeps, self.parts, strict=True)
+        order = min(self.scheme.order, *(flow_order(f) if method.is_exact else method.order for method, f in pairs))
         return None if math.isinf(order) else int(order)
 
     def error_order(self, terms: PyTree) -> int:
@@ -185,7 +186,7 @@ class SplittingSolver(diffrax.AbstractAdaptiveSolver):
                 dense[name] = jax.tree.map(lambda du: h * du, self._field(operators, t, y))
         inexact = [f for f, method in zip(operators, self.substeps, strict=True) if not method.is_exact]
         if inexact:
-            change = _difference(self._field(inexact, end, y1), self._field(inexact, begin, y0))
+            change = subtract(self._field(inexact, end, y1), self._field(inexact, begin, y0))
             error = jax.tree.map(lambda e, d: jnp.abs(e) + jnp.abs(h / 2 * d), error, change)
         return y1, error, dense, solver_state, diffrax.RESULTS.successful
 
@@ -204,7 +205,7 @@ class SplittingSolver(diffrax.AbstractAdaptiveSolver):
         return tuple(_join(term, args, part) for term, part in zip(terms.terms, self.parts, strict=True))
 
     def _field(self, operators: Sequence[Any], t: Time, y: State) -> State:
-        return jax.tree.map(lambda *leaves: sum(leaves), *(f.vector_field(t, y) for f in operators))
+        return sum_states(f.vector_field(t, y) for f in operators)
 
     def _apply(self, letter: tuple[Letter, Any], operators: Sequence[Any], y: State, h: Time, **where: Any) -> State:
         return apply_letter(
@@ -228,14 +229,14 @@ class SplittingSolver(diffrax.AbstractAdaptiveSolver):
             y1 = split_step(self.scheme, self.substeps, **step)
             if self._is_free:
                 one = Scheme(self.scheme.name, self.scheme.num_operators, ((1.0, word),))
-                return y1, _difference(split_step(one, self.substeps, **step), y1)
+                return y1, subtract(split_step(one, self.substeps, **step), y1)
             return y1, self._lie_error(y1, **step)
         states, letters = [y0], walk_clocks(word, t0, h)
         for letter in letters:
             states.append(self._apply(letter, operators, states[-1], h, **self._middle(t0, h)))
         y1, (first, _), (last, _) = states[-1], letters[0], letters[-1]
         if self._is_free and len(letters) > 1 and first == last:
-            return y1, _difference(_difference(y1, states[-2]), _difference(states[1], y0))
+            return y1, subtract(subtract(y1, states[-2]), subtract(states[1], y0))
         return y1, self._lie_error(y1, **step)
 
     @property
@@ -250,7 +251,7 @@ class SplittingSolver(diffrax.AbstractAdaptiveSolver):
         other = build_scheme("lie", self.scheme.num_operators)
         if self.scheme.words == other.words:
             other = build_scheme("lie_reversed", self.scheme.num_operators)
-        return _difference(y1, split_step(other, self.substeps, u=u, **step))
+        return subtract(y1, split_step(other, self.substeps, u=u, **step))
 
     def _step_merged(
         self, operators: Sequence[Any], y0: State, t0: Any, h: Time, solver_state: Any, made_jump: Any
@@ -268,7 +269,7 @@ class SplittingSolver(diffrax.AbstractAdaptiveSolver):
         # The estimate of the unmerged word; where steps are fixed it is not used, and not computed.
         if self._is_free:
             opened = self._apply((first, clocks), operators, y0, h)
-            error = _difference(_difference(y1, y), _difference(opened, y0))
+            error = subtract(subtract(y1, y), subtract(opened, y0))
         else:
             error = self._lie_error(y1, operators=operators, u=y0, t=t0, dt=h, sampling=self.sampling)
         return y1, error, (y, jnp.asarray(last.fraction * h, pending.dtype), jnp.asarray(False))
@@ -285,10 +286,6 @@ def _join(term: Any, args: PyTree, part: Any) -> Any:
     if flow is not None:
         return _FlowingOperator(term, args, direction, flow)
     return _TermOperator(term, args, direction)
-
-
-def _difference(u: State, v: State) -> State:
-    return add_scaled(u, -1.0, v)
 
 
 def build_solver(

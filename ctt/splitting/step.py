@@ -9,7 +9,7 @@ import jax
 from ctt.config.name import SamplingName
 from ctt.dynamics.operator import Constrained, Operator, Projection, find_flow
 from ctt.splitting.scheme import Letter, Scheme, Word
-from ctt.splitting.substep import Substep, add_scaled
+from ctt.splitting.substep import Substep, add_scaled, sum_states
 from ctt.typing import State, Time
 
 
@@ -163,5 +163,4 @@ def apply_letter(
 
 def _sum_of_fields(fields: Sequence[tuple[Time, Any]], frozen_at: Time | None, offset: Time, u: State) -> State:
     offset = offset if frozen_at is None else frozen_at
-    values = [operator.vector_field(clock + offset, u) for clock, operator in fields]
-    return values[0] if len(values) == 1 else jax.tree.map(lambda *leaves: sum(leaves), *values)
+    return sum_states(operator.vector_field(clock + offset, u) for clock, operator in fields)

@@ -1,7 +1,7 @@
 """Substeps: one-step methods that approximate the flow of one letter, and `exact`, the operator's own flow."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -55,6 +55,25 @@ def add_scaled(u: State, h: Time, du: State) -> State:
         return x + jnp.asarray(h, dtype) * jnp.asarray(dx, dtype)
 
     return jax.tree.map(add, u, du)
+
+
+def subtract(u: State, v: State) -> State:
+    """Return ``u - v`` leaf by leaf, in the type of `u`.
+
+    Args:
+        u: a state.
+        v: a state of the same structure and shapes.
+    """
+    return add_scaled(u, -1.0, v)
+
+
+def sum_states(states: Iterable[State]) -> State:
+    """Return the sum of states of one structure, leaf by leaf.
+
+    Args:
+        states: at least one state.
+    """
+    return jax.tree.map(lambda *leaves: sum(leaves[1:], leaves[0]), *states)
 
 
 def _euler(f: VectorField, t: Time, u: State, h: Time) -> State:

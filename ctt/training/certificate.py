@@ -11,6 +11,8 @@ from ctt.config.schema import Config
 def describe_certificate(config: Config) -> dict[str, Any]:
     """Return the measured order of a config's discretisation, or why it has none, as JSON values.
 
+    A run that is fit to be trained is not stopped here, whatever happens to the small model.
+
     Args:
         config: a resolved config.
 
@@ -19,12 +21,19 @@ def describe_certificate(config: Config) -> dict[str, Any]:
     """
     try:
         check = certify_order(config)
-    except InputError:
+    except InputError as error:
         problem = limit_problem(config)
-        if problem is None:
-            raise
-        return {"outcome": "refused", "text": f"Order certificate: none, {problem}."}
+        if problem is not None:
+            return {"outcome": "refused", "text": f"Order certificate: none, {problem}."}
+        return _unmeasured(error)
+    except Exception as error:  # An operator from outside may want the size of the real model.
+        return _unmeasured(error)
     text = f"Order certificate: {check.outcome}, {check.summary}."
     if check.outcome == "does not hold" and check.reason:
         text = f"{text[:-1]}; {check.reason}."
     return {**check.record(), "text": text}
+
+
+def _unmeasured(error: Exception) -> dict[str, Any]:
+    reason = f"{type(error).__name__}: {error}".splitlines()[0]
+    return {"outcome": "not resolved", "text": f"Order certificate: not resolved, the small model failed ({reason})."}

@@ -76,8 +76,8 @@ def test_gradients_agree_with_central_differences(scheme, block):
 
     def loss(weights, u0):
         marcher = build_marcher(build_operators(weights), scheme=scheme, substep="midpoint")
-        u = marcher.step(marcher.begin(u0, 0.0, DT), 0.0, DT)
-        return jnp.sum(jnp.sin(marcher.end(u, DT, DT)))
+        u = marcher.step(marcher.begin(u0, 0.0, DT), 0.0, DT, is_last=False)
+        return jnp.sum(jnp.sin(marcher.step(u, DT, DT, is_last=True)))
 
     point = weights, draw_like(jnp.zeros((TOKENS, WIDTH)), 1)
     gradients = jax.grad(loss, argnums=(0, 1))(*point)

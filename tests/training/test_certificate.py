@@ -54,3 +54,30 @@ def test_the_literal_scheme_is_trained(compilation_cache, config_file, tmp_path)
     words = "--splitting.scheme literal --normalization.placement post --model.dropout 0 --training.steps 2"
     assert main(["train", str(config_file), "--out", str(tmp_path / "run"), *words.split(), "--training.certify"]) == 0
     assert manifest(tmp_path / "run")["certificate"]["outcome"] == "refused"
+
+
+PICKY = """
+import jax.numpy as jnp
+
+
+class Picky:
+    def __init__(self, config, *, rngs):
+        self.width = config.model.width
+
+    def vector_field(self, t, u):
+        if u.shape[-2] != 4:
+            raise ValueError("I want four tokens")
+        return u
+"""
+
+
+def test_an_operator_that_cannot_be_made_small_does_not_stop_the_run(compilation_cache, config_file, tmp_path, capsys):
+    (tmp_path / "picky.py").write_text(PICKY)
+    words = f"--model.operators attention {tmp_path}/picky.py:Picky --model.patch-size 4 --training.steps 1"
+    assert main(["train", str(config_file), "--out", str(tmp_path / "a"), *words.split(), "--training.certify"]) == 0
+    words = words.replace("--model.patch-size 4", "--model.patch-size 2").replace("picky.py", "many.py")
+    (tmp_path / "many.py").write_text(PICKY.replace("!= 4", "!= 16").replace("four", "sixteen"))
+    assert main(["train", str(config_file), "--out", str(tmp_path / "b"), *words.split(), "--training.certify"]) == 0
+    certificates = [manifest(tmp_path / name)["certificate"] for name in "ab"]
+    assert [certificate["outcome"] for certificate in certificates] == ["holds", "not resolved"]
+    assert "ValueError: I want sixteen tokens" in capsys.readouterr().out
