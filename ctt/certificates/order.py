@@ -12,15 +12,18 @@ from flax import nnx
 
 from ctt.certificates.check import Check, Outcome, exact_arithmetic
 from ctt.certificates.promise import Promise, promise_order
+from ctt.certificates.shrink import shrink
 from ctt.config.compatibility import check_refinable, limit_problem
 from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config
+from ctt.config.stage import split_stages
 from ctt.controls.stack import Controls
 from ctt.controls.timeline import TimedOperator, operators_in_time
 from ctt.dynamics.normalization import Normalization
 from ctt.dynamics.placement import PostNormalized, TangentNormalized
 from ctt.models.build import build_model
-from ctt.models.vit import ViT
+from ctt.models.classifier import Classifier
+from ctt.models.evolution import Evolution
 from ctt.splitting.integrate import build_marcher
 from ctt.splitting.order import Convergence, build_grid_solver, distance, quick_options, solve_unsplit
 from ctt.typing import State, Time
@@ -94,6 +97,7 @@ def observe(
     grids: Sequence[int],
     *,
     is_rough: bool = False,
+    promised: float | None = None,
 ) -> Observation:
     """Measure errors on finer and finer grids until their slope settles or they are round-off.
 
@@ -103,6 +107,7 @@ def observe(
         reference: the state at the horizon.
         grids: numbers of steps, increasing.
         is_rough: whether a field has kinks, so that all grids are looked at.
+        promised: an order; finer grids are looked at while a slope that has settled still moves towards it.
     """
     floor = _FLOOR * float(max(jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves(reference)))
     steps: list[int] = []
@@ -116,7 +121,9 @@ def observe(
         if math.isfinite(error):
             steps.append(grid)
             errors.append(error)
-        if not is_rough and Observation(tuple(steps), tuple(errors)).is_settled:
+        observed = Observation(tuple(steps), tuple(errors))
+        is_decided = promised is None or observed.judge(promised) != "not resolved"
+        if not is_rough and observed.is_settled and is_decided:
             break
     return Observation(tuple(steps), tuple(errors))
 
@@ -147,38 +154,46 @@ def certify_order(config: Config) -> Check:
         return _certify(small, model)
 
 
-def _certify(config: Config, model: ViT) -> Check:
-    evolution, knots = model.evolution, config.controls.knots
-    assert evolution.scheme is not None  # `check_refinable` refuses the literal scheme.
-    assert config.splitting.horizon is not None
-    assert knots is not None
-    promise = promise_order(config, evolution)
-    operators = operators_in_time(evolution.controls)
+def _certify(config: Config, model: Classifier) -> Check:
+    evolutions, knots = model.evolutions, sum(e.controls.basis.num_coefficients for e in model.evolutions)
+    promise = promise_order(config, evolutions[0])
     height, width, channels = config.data.image_shape or (0, 0, 0)
-    images = np.random.default_rng(0).uniform(0, 255, (1, height, width, channels))
-    u0 = model.initial_state(jnp.asarray(images))
+    images = jnp.asarray(np.random.default_rng(0).uniform(0, 255, (1, height, width, channels)))
+    solvers = [_build_grid_solver(evolution) for evolution in evolutions]
+
+    def solve(images: State, steps: int) -> State:
+        """Return the final state with so many steps in all, the same number a knot in every stage."""
+        return model.march(images, lambda stage, u: solvers[stage](u, _share(evolutions[stage], steps, knots)))
+
+    own = jax.jit(lambda x: model.march(x, lambda stage, u: evolutions[stage](u)[0]), compiler_options=quick_options())
+    difference = distance(model.march(images, lambda n, u: solvers[n](u, evolutions[n].steps)), own(images))
+    is_rough = config.model.activation == "relu" and "feedforward" in config.model.operators and promise.order > 1
+    grids = [knots * factor for factor in _factors(is_merged=evolutions[0].is_merged, is_rough=is_rough)]
+    if limit_problem(config) is not None:
+        reference = solve(images, 4 * grids[-1])
+    else:
+        reference = model.march(images, lambda stage, u: _solve_limit(evolutions[stage], u, config))
+    observed = observe(solve, images, reference, grids, is_rough=is_rough, promised=promise.order)
+    outcome = observed.judge(promise.order, is_rough=is_rough)
+    if not difference <= 1e-9:
+        outcome = "does not hold"
+    return _describe(config, promise, observed, outcome, difference, is_rough)
+
+
+def _share(evolution: Evolution, steps: int, knots: int) -> int:
+    return evolution.controls.basis.num_coefficients * steps // knots
+
+
+def _build_grid_solver(evolution: Evolution) -> Callable[[State, int], State]:
+    assert evolution.scheme is not None  # `check_refinable` refuses the literal scheme.
     marcher = build_marcher(
-        operators,
+        operators_in_time(evolution.controls),
         scheme=evolution.scheme,
         substep=[method.name for method in evolution.substeps],
         sampling="step",
         allow_reduced_order=True,  # The model was asked when it was built.
     )
-    options = quick_options()
-    solve = build_grid_solver(marcher, config.splitting.horizon, compiler_options=options)
-    own = jax.jit(lambda u: evolution(u)[0], compiler_options=options)(u0)
-    difference = distance(solve(u0, evolution.steps), own)
-    is_rough = config.model.activation == "relu" and "feedforward" in evolution.controls.names and promise.order > 1
-    grids = [knots * factor for factor in _factors(is_merged=evolution.is_merged, is_rough=is_rough)]
-    if limit_problem(config) is not None:
-        reference = solve(u0, 4 * grids[-1])
-    else:
-        reference = _solve_limit(evolution.controls, operators, u0, config)
-    observed = observe(solve, u0, reference, grids, is_rough=is_rough)
-    outcome = observed.judge(promise.order, is_rough=is_rough)
-    if not difference <= 1e-9:
-        outcome = "does not hold"
-    return _describe(config, promise, observed, outcome, difference, is_rough)
+    return build_grid_solver(marcher, evolution.controls.basis.horizon, compiler_options=quick_options())
 
 
 def _factors(*, is_merged: bool, is_rough: bool) -> list[int]:
@@ -192,20 +207,18 @@ def _factors(*, is_merged: bool, is_rough: bool) -> list[int]:
     return [factor + 1 for factor in factors if factor % 2 == 0] if is_merged else factors
 
 
-def _solve_limit(controls: Controls, operators: Sequence[TimedOperator], u0: State, config: Config) -> State:
+def _solve_limit(evolution: Evolution, u0: State, config: Config) -> State:
     """Return the solution of the dynamics to which the scheme converges.
 
     For `post` that is the field projected onto the tangent space of the set, in the moving frame.
     """
-    horizon = config.splitting.horizon
-    assert horizon is not None
-    breakpoints = _breakpoints(controls)
+    controls, horizon = evolution.controls, evolution.controls.basis.horizon
+    operators, breakpoints, options = operators_in_time(controls), _breakpoints(controls), quick_options()
     if config.normalization.placement != "post":
-        return solve_unsplit(operators, u0, horizon, breakpoints=breakpoints, compiler_options=quick_options())
+        return solve_unsplit(operators, u0, horizon, breakpoints=breakpoints, compiler_options=options)
     norm = _last_normalization(controls)
     fields = [_ProjectedField(f) for f in operators]
-    v0, options = norm.retract(u0), quick_options()
-    v1 = solve_unsplit(fields, v0, horizon, breakpoints=breakpoints, compiler_options=options)
+    v1 = solve_unsplit(fields, norm.retract(u0), horizon, breakpoints=breakpoints, compiler_options=options)
     return norm.leave_frame(v1)
 
 
@@ -242,7 +255,7 @@ def _describe(
         "errors": list(observed.errors),
         "slopes": list(observed.pairwise) if has_slopes else [],
         "fitted": observed.fitted if has_slopes else None,
-        "width": config.model.width,
+        "width": max(stage.model.width for stage in split_stages(config)),
         "knots": config.controls.knots,
         "horizon": splitting.horizon,
         "loop_difference": difference,
@@ -252,46 +265,6 @@ def _describe(
         reason = f"the model's own loop differs from its scheme by {difference:.1e}"
     return Check(
         f"order of {splitting.scheme} + {substep}, {config.normalization.placement}", outcome, summary, reason, values
-    )
-
-
-def shrink(config: Config) -> Config:
-    """Return a config of the same discretisation and a small model, in float64 and without dropout.
-
-    Args:
-        config: a resolved config.
-    """
-    model, splitting, knots = config.model, config.splitting, config.controls.knots or 1
-    heads = min(model.num_heads, 2)
-    width = heads * max(min(model.width // model.num_heads, 4), 2) if model.width > 8 else model.width
-    heads = heads if model.width > 8 else model.num_heads
-    rows, columns, channels = config.data.image_shape or (0, 0, 0)
-    patch = model.patch_size
-    few = min(knots, 2)
-    assert splitting.horizon is not None
-    per_knot = splitting.steps // knots
-    return dataclasses.replace(
-        config,
-        data=dataclasses.replace(
-            config.data,
-            name="small",
-            image_shape=(min(rows // patch, 3) * patch, min(columns // patch, 2) * patch, channels),
-            val_size=config.data.val_size or 1,
-            crop_padding=0,
-        ),
-        model=dataclasses.replace(
-            model,
-            width=max(width, 4) // 4 * 4 if model.position == "sincos" else width,
-            num_heads=heads,
-            feedforward_width=min(model.feedforward_width, 2 * width),
-            dtype="float64",
-            dropout=0.0,
-        ),
-        normalization=dataclasses.replace(
-            config.normalization, eps=config.normalization.eps if config.normalization.placement == "pre" else 0.0
-        ),
-        splitting=dataclasses.replace(splitting, steps=few * per_knot, horizon=splitting.horizon * few / knots),
-        controls=dataclasses.replace(config.controls, knots=few),
     )
 
 

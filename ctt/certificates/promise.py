@@ -33,7 +33,7 @@ def promise_order(config: Config, evolution: Evolution) -> Promise:
 
     Args:
         config: a resolved config.
-        evolution: its depth, abstract or not.
+        evolution: its depth, or that of one of its stages, which have the same operators; abstract or not.
     """
     problem = limit_problem(config)
     if problem is not None or evolution.scheme is None:

@@ -72,10 +72,8 @@ def run(words: list[str]) -> int:
     default = EvalArguments(run=tyro.MISSING)
     arguments = parse(EvalArguments, words, default=default, command="eval", description=__doc__)
 
-    from flax import nnx
-
-    from ctt.config.check import require
-    from ctt.training.evaluate import build_adaptive_evaluator, build_evaluator
+    from ctt.config.requirement import require
+    from ctt.training.evaluate import build_adaptive_evaluator, build_evaluator, split_model
     from ctt.training.loop import load_with_progress
     from ctt.training.progress import build_reporter
     from ctt.training.run import discretise_anew, load_run
@@ -95,12 +93,12 @@ def run(words: list[str]) -> int:
     if not is_same:
         reporter.say("Warning: these are not the pixels that the run was trained on (the data fingerprint differs).")
     batch_size = arguments.batch_size or config.training.eval_batch_size
-    params, split = nnx.state(model, nnx.Param), dataset.split(arguments.split)
+    (_, weights, _), split = split_model(model), dataset.split(arguments.split)
     if arguments.splitting.adaptive:
         options = {name: getattr(arguments.splitting, name) for name in ("rtol", "atol", "max_steps")}
-        result = build_adaptive_evaluator(model, batch_size, **options)(params, split)
+        result = build_adaptive_evaluator(model, batch_size, **options)(weights, split)
     else:
-        result = build_evaluator(model, batch_size)(params, split)
+        result = build_evaluator(model, batch_size)(weights, split)
     reporter.say(
         f"{arguments.run} at step {trained.step}: {arguments.split} accuracy {result.accuracy:.2%}, "
         f"loss {result.loss:.4f} ({result.num_examples:,} images of {config.data.name}), {_describe(config, result)}"
@@ -123,7 +121,7 @@ def run(words: list[str]) -> int:
 
 
 def _check_tolerances(splitting: EvalSplitting) -> None:
-    from ctt.config.check import require
+    from ctt.config.requirement import require
 
     require(0 < splitting.rtol < math.inf, "splitting.rtol", "be > 0 and finite", splitting.rtol)
     require(0 <= splitting.atol < math.inf, "splitting.atol", "be >= 0 and finite", splitting.atol)

@@ -41,8 +41,8 @@ def run(words: list[str]) -> int:
     import jax.numpy as jnp
     import numpy as np
 
-    from ctt.config.check import require
     from ctt.config.error import InputError
+    from ctt.config.requirement import require
     from ctt.data.image import read_image
     from ctt.training.run import load_run
 

@@ -4,7 +4,8 @@
 * `name`: the names that the command line offers (schemes, bases, methods).
 * `dataset`: facts about known data sets.
 * `load`: config files; `arguments`: command-line words; `resolve`: derived fields.
-* `check`: every field by itself; `compatibility`: combinations that cannot be, and what has no limit.
+* `stage`: one stage of a CvT as a config of its own.
+* `check`, `stage_check`: every field by itself; `compatibility`: combinations that cannot be, and what has no limit.
 * `serialize`: `config.json` of a run directory.
 * `error`: `InputError`, the one exception for wrong input.
 """
@@ -21,6 +22,7 @@ from ctt.config.schema import (
     NormalizationConfig,
     OptimizerConfig,
     SplittingConfig,
+    StagesConfig,
     TrainingConfig,
 )
 from ctt.config.serialize import config_from_dict, config_to_dict
@@ -35,6 +37,7 @@ __all__ = [
     "NormalizationConfig",
     "OptimizerConfig",
     "SplittingConfig",
+    "StagesConfig",
     "TrainingConfig",
     "config_from_dict",
     "config_to_dict",

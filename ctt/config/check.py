@@ -3,8 +3,10 @@
 import math
 
 from ctt.config.dataset import find_facts
-from ctt.config.error import InputError
-from ctt.config.schema import Config
+from ctt.config.requirement import at_least, require
+from ctt.config.schema import Config, ModelConfig
+from ctt.config.stage import split_stages
+from ctt.config.stage_check import check_stages
 
 
 def check_fields(config: Config) -> None:
@@ -22,29 +24,6 @@ def check_fields(config: Config) -> None:
     _check_time(config)
     _check_optimizer(config)
     _check_training(config)
-
-
-def require(holds: bool, field: str, requirement: str, received: object, *, remedy: str | None = None) -> None:
-    """Raise the one sentence that says what is wrong with a field.
-
-    Args:
-        holds: whether the requirement is met.
-        field: dotted path of the field, such as ``splitting.steps``.
-        requirement: what must hold, completing "`field` must ...".
-        received: the value.
-        remedy: the way out; None: set the field in the file or on the command line.
-
-    Raises:
-        InputError: `holds` is false.
-    """
-    if not holds:
-        remedy = remedy or f"Set it in the config file or pass --{field}."
-        raise InputError(f"`{field}` must {requirement}, got {received!r}. {remedy}")
-
-
-def _at_least(field: str, value: float, bound: float) -> None:
-    require(value >= bound, field, f"be >= {bound}", value)
-    require(math.isfinite(value), field, "be finite", value)
 
 
 def _positive(field: str, value: float | None) -> None:
@@ -73,16 +52,16 @@ def _check_data(config: Config) -> None:
     height, width, channels = data.image_shape or (0, 0, 0)
     require(height >= 1 and width >= 1, "data.image_shape", "have sides >= 1", data.image_shape)
     require(channels in (1, 3), "data.image_shape", "have 1 or 3 channels", data.image_shape)
-    _at_least("data.num_classes", data.num_classes or 0, 2)
+    at_least("data.num_classes", data.num_classes or 0, 2)
     if data.val_size is not None:
-        _at_least("data.val_size", data.val_size, 1)
+        at_least("data.val_size", data.val_size, 1)
     require(0 <= data.split_seed < 2**32, "data.split_seed", "be in [0, 2^32)", data.split_seed)
     for field, values in (("data.mean", data.mean), ("data.std", data.std)):
         require(len(values or ()) == channels, field, f"have one value a channel ({channels})", values)
         require(all(math.isfinite(v) for v in values or ()), field, "be finite", values)
     require(all(s > 0 for s in data.std or ()), "data.std", "be > 0", data.std)
     side = max(height, width)
-    _at_least("data.crop_padding", data.crop_padding, 0)
+    at_least("data.crop_padding", data.crop_padding, 0)
     require(data.crop_padding <= side, "data.crop_padding", f"be <= {side}, the image's side", data.crop_padding)
     facts = find_facts(data.name)
     if facts is not None:
@@ -92,8 +71,25 @@ def _check_data(config: Config) -> None:
 
 def _check_model(config: Config) -> None:
     model = config.model
-    for field in ("patch_size", "width", "num_heads", "feedforward_width", "feedforward_layers"):
-        _at_least(f"model.{field}", getattr(model, field), 1)
+    at_least("model.feedforward_layers", model.feedforward_layers, 1)
+    if model.name == "cvt":
+        check_stages(config)
+    else:
+        _check_one_stage(config)
+    biases = model.attention_biases
+    require(len(set(biases)) == len(biases), "model.attention_biases", "name each projection once", biases)
+    _fraction("model.dropout", model.dropout)
+    _positive("model.heat_diffusivity", model.heat_diffusivity)
+    operators = model.operators
+    require(len(operators) >= 1, "model.operators", "name at least one operator", operators)
+    require(len(set(operators)) == len(operators), "model.operators", "name each operator once", operators)
+    at_least("normalization.eps", config.normalization.eps, 0)
+
+
+def _check_one_stage(config: Config) -> None:
+    model = config.model
+    for field in ("patch_size", "width", "num_heads", "feedforward_width"):
+        at_least(f"model.{field}", getattr(model, field), 1)
     height, width, _ = config.data.image_shape or (0, 0, 0)
     require(
         height % model.patch_size == 0 and width % model.patch_size == 0,
@@ -109,33 +105,27 @@ def _check_model(config: Config) -> None:
     )
     if model.position == "sincos":
         require(model.width % 4 == 0, "model.width", "be a multiple of 4 with `sincos` positions", model.width)
-    biases = model.attention_biases
-    require(len(set(biases)) == len(biases), "model.attention_biases", "name each projection once", biases)
-    _fraction("model.dropout", model.dropout)
-    _positive("model.heat_diffusivity", model.heat_diffusivity)
-    operators = model.operators
-    require(len(operators) >= 1, "model.operators", "name at least one operator", operators)
-    require(len(set(operators)) == len(operators), "model.operators", "name each operator once", operators)
-    _at_least("normalization.eps", config.normalization.eps, 0)
+    for field in ("stages", "convolution_normalization"):
+        received, default = getattr(model, field), getattr(ModelConfig(), field)
+        remedy = "Leave it out, or pass --model.name cvt."
+        require(received == default, f"model.{field}", "be left alone with the model vit", received, remedy=remedy)
 
 
 def _check_time(config: Config) -> None:
     splitting, knots = config.splitting, config.controls.knots or 0
-    _at_least("splitting.steps", splitting.steps, 1)
+    assert splitting.steps is not None
+    at_least("splitting.steps", splitting.steps, 1)
     _positive("splitting.horizon", splitting.horizon)
-    _at_least("controls.knots", knots, 1)
-    require(
-        splitting.steps % knots == 0,
-        "controls.knots",
-        f"divide `splitting.steps` = {splitting.steps}",
-        knots,
-    )
+    at_least("controls.knots", knots, 1)
+    if not (config.model.name == "cvt" and knots == 1):  # One knot in every stage.
+        require(splitting.steps % knots == 0, "controls.knots", f"divide `splitting.steps` = {splitting.steps}", knots)
+    split_stages(config)  # Refuses what the stages cannot share.
 
 
 def _check_optimizer(config: Config) -> None:
     optimizer = config.optimizer
     _positive("optimizer.learning_rate", optimizer.learning_rate)
-    _at_least("optimizer.weight_decay", optimizer.weight_decay, 0)
+    at_least("optimizer.weight_decay", optimizer.weight_decay, 0)
     _fraction("optimizer.b1", optimizer.b1)
     _fraction("optimizer.b2", optimizer.b2)
     _fraction("optimizer.warmup_fraction", optimizer.warmup_fraction)
@@ -148,9 +138,9 @@ def _check_training(config: Config) -> None:
     training = config.training
     _positive("training.epochs", training.epochs)
     for field in ("batch_size", "eval_batch_size", "log_every", "keep_checkpoints"):
-        _at_least(f"training.{field}", getattr(training, field), 1)
+        at_least(f"training.{field}", getattr(training, field), 1)
     for field in ("steps", "eval_every", "checkpoint_every"):
         value = getattr(training, field)
         if value is not None:
-            _at_least(f"training.{field}", value, 1)
+            at_least(f"training.{field}", value, 1)
             require(value < 2**31, f"training.{field}", "be < 2^31", value)

@@ -4,6 +4,7 @@ Here is what names alone decide. What a scheme asks of its operators is in `ctt.
 """
 
 from ctt.config.error import InputError
+from ctt.config.name import SCHEMES
 from ctt.config.schema import Config
 
 _DISCRETE = (
@@ -33,8 +34,39 @@ def check_combinations(config: Config) -> None:
     if config.splitting.scheme == "strang_staggered":
         _check_staggered(config)
     assert config.splitting.horizon is not None  # The config is resolved.
+    assert config.splitting.steps is not None
     if config.splitting.horizon < config.splitting.steps:
         check_refinable(config, "A step shorter than 1 (`splitting.horizon` < `splitting.steps`)")
+
+
+def check_trainable(config: Config) -> None:
+    """Check that a config can be trained, and not only measured and integrated otherwise.
+
+    Args:
+        config: a resolved config.
+
+    Raises:
+        InputError: a CvT with batch normalisation has another substep than Euler, merged ends, or tied weights.
+    """
+    if config.model.name != "cvt" or config.model.convolution_normalization != "batch":
+        return
+    splitting = config.splitting
+    wanted = {
+        "splitting.substep": (splitting.substep_text, {"euler", *("/".join(["euler"] * n) for n in range(1, 9))}),
+        "gradient.method": (config.gradient.method, {"store", "remat"}),
+        "splitting.scheme": (splitting.scheme, {*SCHEMES, "word"} - {"strang_staggered"}),
+        "controls.knots": (config.controls.knots, {splitting.steps}),
+    }
+    for field, (received, values) in wanted.items():
+        if received not in values:
+            remedy = (
+                "one knot a step" if field == "controls.knots" else "Euler substeps, store or remat, no merged ends"
+            )
+            raise InputError(
+                f"`{field}` {received} cannot be trained with `model.convolution_normalization` batch: the statistics "
+                f"of a batch make one field of all its images, which is trained as published ({remedy}). Pass "
+                "--model.convolution-normalization layer, which trains with everything."
+            )
 
 
 def has_one_set(config: Config) -> bool:
@@ -98,10 +130,13 @@ def check_refinable(config: Config, purpose: str) -> None:
 
 def _check_sets(config: Config) -> None:
     norm = config.normalization
-    if norm.placement != "pre" and norm.constraint == "s1" and config.model.width < 2:
+    is_staged = config.model.name == "cvt"
+    field = "model.stages.widths" if is_staged else "model.width"
+    width = min(config.model.stages.widths) if is_staged else config.model.width
+    if norm.placement != "pre" and norm.constraint == "s1" and width < 2:
         raise InputError(
-            f"`model.width` must be >= 2 with the placement {norm.placement} on the set s1, got {config.model.width}: "
-            "one feature has no variance. Set it in the config file or pass --model.width."
+            f"`{field}` must be >= 2 with the placement {norm.placement} on the set s1, got {width}: "
+            f"one feature has no variance. Set it in the config file or pass --{field}."
         )
     if norm.placement == "tangent" and norm.affine == "elementwise":
         raise InputError(
@@ -163,7 +198,9 @@ def _check_literal(config: Config) -> None:
             "or choose --splitting.scheme lie."
         )
     wanted = {
+        "model.name": (model.name, "vit"),
         "model.operators": (model.operators, ("attention", "feedforward")),
+        "model.score_scale": (model.score_scale, "head"),
         "model.activation": (model.activation, "relu"),
         "model.feedforward_width": (model.feedforward_width, model.width),
         "model.dropout": (model.dropout, 0.0),
@@ -172,7 +209,7 @@ def _check_literal(config: Config) -> None:
         "normalization.shared": (config.normalization.shared, False),
         "splitting.substep": (splitting.substep, "euler"),
         "splitting.operator_substeps": (splitting.operator_substeps, ()),
-        "splitting.horizon": (splitting.horizon, float(splitting.steps)),
+        "splitting.horizon": (splitting.horizon, float(splitting.steps or 0)),
     }
     for field, (received, value) in wanted.items():
         if received != value:

@@ -8,6 +8,9 @@ from ctt.config.dataset import KNOWN_DATASETS, find_facts
 from ctt.config.error import InputError
 from ctt.config.schema import Config, DataConfig
 
+DEFAULT_STEPS = 4
+"""Time steps of a model with one stage."""
+
 
 def resolve_config(config: Config) -> Config:
     """Fill in the fields that are derived from others, and check every field.
@@ -27,6 +30,10 @@ def resolve_config(config: Config) -> Config:
     """
     data = _resolve_data(config.data)
     splitting, controls = config.splitting, config.controls
+    if splitting.steps is None:
+        stages = config.model.stages.steps
+        splitting = dataclasses.replace(splitting, steps=sum(stages) if config.model.name == "cvt" else DEFAULT_STEPS)
+    assert splitting.steps is not None
     if splitting.horizon is None:
         splitting = dataclasses.replace(splitting, horizon=float(splitting.steps))
     if controls.knots is None:

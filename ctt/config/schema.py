@@ -12,6 +12,7 @@ from ctt.config.name import (
     AttentionBiasName,
     BasisName,
     ConstraintName,
+    ConvolutionNormalizationName,
     DtypeName,
     GradientMethodName,
     ModelName,
@@ -20,6 +21,7 @@ from ctt.config.name import (
     PoolingName,
     PositionName,
     SchemeName,
+    ScoreScaleName,
     SkewFlowName,
     SubstepName,
 )
@@ -54,11 +56,37 @@ None: known for digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped.""
 
 
 @dataclass(frozen=True, kw_only=True)
+class StagesConfig:
+    """The stages of a CvT, one value a stage; used by the model cvt alone, in place of the fields for one stage."""
+
+    widths: tuple[int, ...] = (64, 128, 256)
+    """Features of a token, >= 1; each a multiple of its `num_heads`."""
+    num_heads: tuple[int, ...] = (1, 2, 4)
+    """Attention heads, >= 1."""
+    feedforward_widths: tuple[int, ...] = (128, 256, 512)
+    """Hidden features of the feed-forward operator, >= 1."""
+    steps: tuple[int, ...] = (1, 2, 4)
+    """Time steps, >= 1; with another `splitting.steps` the stages share that number in this proportion."""
+    kernels: tuple[int, ...] = (3, 3, 3)
+    """Side of the kernel of the token embedding, a convolution [pixels, or tokens of the stage before], >= 1."""
+    strides: tuple[int, ...] = (2, 2, 2)
+    """Stride of the token embedding, >= 1; divides the mesh that it sees."""
+    paddings: tuple[int, ...] = (1, 1, 1)
+    """Zeros around the mesh that the token embedding sees, >= 0."""
+    projection_kernels: tuple[int, ...] = (3, 3, 3)
+    """Side of the depthwise kernels of query, key and value [tokens], >= 1 and odd."""
+    key_value_strides: tuple[int, ...] = (2, 2, 2)
+    """Stride of the depthwise convolutions of key and value, >= 1; 2 leaves a quarter of the keys."""
+    key_value_paddings: tuple[int, ...] = (1, 1, 1)
+    """Zeros around the mesh that the depthwise convolutions of key and value see, >= 0 (half the kernel keeps it)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """The lift, the two operators of the right-hand side, and the read-out."""
+    """The lift, the operators of the right-hand side, and the read-out."""
 
     name: ModelName = "vit"
-    """Architecture."""
+    """Architecture: `vit`, patches and one stage; `cvt`, convolutional embeddings and projections in several stages."""
     operators: tuple[str, ...] = ("attention", "feedforward")
     """The summands of the right-hand side, in the order in which a scheme counts them: attention, feedforward, \
 heat, skew, or your own as `package.module:Class` or `folder/file.py:Class`."""
@@ -74,6 +102,8 @@ heat, skew, or your own as `package.module:Class` or `folder/file.py:Class`."""
     """Activation of the feed-forward operator; `gelu` is exact, `gelu_tanh` its cheaper approximation."""
     attention_biases: tuple[AttentionBiasName, ...] = ("query", "key", "value", "output")
     """Which projections of the attention have a bias."""
+    score_scale: ScoreScaleName = "head"
+    """Scale of the attention's scores: one over the root of the features of a head, or of a token (published CvT)."""
     causal: bool = False
     """Whether a token attends only to itself and the tokens before it, as in a language model."""
     feedforward_bias: bool = True
@@ -90,6 +120,10 @@ heat, skew, or your own as `package.module:Class` or `folder/file.py:Class`."""
     """What the read-out sees: a class token, or the mean of the tokens."""
     dropout: float = 0.0
     """Probability of dropping an entry of an operator's output, in [0, 1); one mask an operator and step."""
+    convolution_normalization: ConvolutionNormalizationName = "layer"
+    """Of a CvT, between the depthwise and the pointwise part of a projection: `layer`, each token by itself; `none`; \
+`batch`, the published form, for which an image's field depends on its batch in training."""
+    stages: StagesConfig = field(default_factory=StagesConfig)
     dtype: DtypeName = "float32"
     """Precision of the state; softmax, normalisation and loss never fall below float32, weights neither."""
 
@@ -127,8 +161,8 @@ class SplittingConfig:
     """One-step method that approximates the flow of each letter of the scheme; `exact`: the operator's own flow."""
     operator_substeps: tuple[SubstepName, ...] = ()
     """A substep for each of `model.operators`, in their order. Empty: `substep` for all."""
-    steps: int = 4
-    """Number of time steps (the depth of the network), >= 1."""
+    steps: int | None = None
+    """Number of time steps (the depth of the network), >= 1. None: 4, or for a CvT the sum of `model.stages.steps`."""
     horizon: float | None = None
     """Final time, > 0; the step is horizon / steps. None: `steps`, the ordinary Transformer (step 1)."""
     allow_reduced_order: bool = False
@@ -147,7 +181,8 @@ class ControlsConfig:
     basis: BasisName = "piecewise_constant"
     """Basis of every control in time."""
     knots: int | None = None
-    """Number of coefficients per control, >= 1, divides `splitting.steps`; 1 ties all steps. None: one a step."""
+    """Number of coefficients per control, >= 1, divides `splitting.steps`; 1 ties all steps (of a stage). None: one a \
+step."""
 
 
 @dataclass(frozen=True, kw_only=True)

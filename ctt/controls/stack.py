@@ -62,8 +62,16 @@ class Controls(nnx.Module):
         Args:
             theta: a slice of the coefficients, without the leading axis.
         """
-        operators = nnx.merge(nnx.graphdef(self.operators), theta)
+        operators = self.instant(theta)
         return [operators[name] for name in self.names]
+
+    def instant(self, theta: nnx.State) -> nnx.Dict:
+        """Return the operators of one instant by name.
+
+        Args:
+            theta: a slice of the coefficients, without the leading axis.
+        """
+        return nnx.merge(nnx.graphdef(self.operators), theta)
 
     def at(self, t: Time) -> list[Operator]:
         """Return the operators with their controls frozen at time `t`.

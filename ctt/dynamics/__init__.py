@@ -2,6 +2,7 @@
 
 * `operator`: the protocols that a splitting scheme relies on.
 * `attention`, `feedforward`: the two operators of the Transformer.
+* `convolution`: attention with translation-invariant kernels on a 2-D mesh.
 * `mesh`, `kernel`: quadrature, and the same integrals with kernels given as smooth functions.
 * `heat`, `skew`: two more operators, with exact flows.
 * `normalization`: constraint sets, their projections, tangent projections and retractions.
@@ -12,6 +13,7 @@
 """
 
 from ctt.dynamics.attention import SelfAttention, attend
+from ctt.dynamics.convolution import ConvolutionalAttention, convolve_depthwise
 from ctt.dynamics.dropout import Masked, dropout_masks, mask_operator
 from ctt.dynamics.feedforward import FeedForward
 from ctt.dynamics.heat import HeatDiffusion
@@ -33,6 +35,7 @@ from ctt.dynamics.skew import SkewMixing
 __all__ = [
     "PLACEMENTS",
     "Constrained",
+    "ConvolutionalAttention",
     "FeedForward",
     "Flow",
     "HeatDiffusion",
@@ -51,6 +54,7 @@ __all__ = [
     "SkewMixing",
     "TangentNormalized",
     "attend",
+    "convolve_depthwise",
     "dropout_masks",
     "lift_precision",
     "mask_operator",

@@ -87,6 +87,7 @@ class SelfAttention(nnx.Module):
         biases: Collection[AttentionBiasName],
         token_weights: ArrayLike | Sequence[float] | None = None,
         is_causal: bool = False,
+        scale: float | None = None,
         dtype: jnp.dtype,
         param_dtype: jnp.dtype,
         rngs: nnx.Rngs,
@@ -100,6 +101,7 @@ class SelfAttention(nnx.Module):
             token_weights: quadrature weights of the tokens `[tokens]`, each > 0, not learnt; None for a
                 uniform mesh, on which they cancel.
             is_causal: whether a token sees itself and those before it alone.
+            scale: factor of the scores; None: one over the root of the features of a head.
             dtype: type of the computation.
             param_dtype: type of the weights.
             rngs: randomness of the initial weights (stream ``params``).
@@ -123,6 +125,7 @@ class SelfAttention(nnx.Module):
         # Numbers, not an array: they are no parameters and have no axis of depth.
         self.token_weights = None if token_weights is None else _check_positive(token_weights)
         self.is_causal = is_causal
+        self.scale = (width // num_heads) ** -0.5 if scale is None else scale
         self.query = project("query")
         self.key = project("key")
         self.value = project("value")
@@ -139,21 +142,36 @@ class SelfAttention(nnx.Module):
             An array of the shape of `u`. The softmax is computed in at least float32.
         """
         del t
-        query, key, value = (self._split_heads(project(u)) for project in (self.query, self.key, self.value))
+        query, key, value = (split_heads(project(u), self.num_heads) for project in (self.query, self.key, self.value))
         heads = attend(
             query,
             key,
             value,
-            scale=query.shape[-1] ** -0.5,
+            scale=self.scale,
             token_weights=self.token_weights,
             is_causal=self.is_causal,
         )
-        mixed = jnp.swapaxes(heads, -2, -3)
-        return self.output(mixed.reshape(u.shape))
+        return self.output(merge_heads(heads))
 
-    def _split_heads(self, x: Array) -> Array:
-        """Return `[..., heads, tokens, features]`: plain matrix products then serve (1.5 times faster on CPU)."""
-        return jnp.swapaxes(x.reshape(*x.shape[:-1], self.num_heads, -1), -2, -3)
+
+def split_heads(x: Tokens, num_heads: int) -> Float[Array, "*batch heads tokens features"]:
+    """Return the features of each head: plain matrix products then serve (1.5 times faster on CPU).
+
+    Args:
+        x: `[..., tokens, width]`.
+        num_heads: number of heads.
+    """
+    return jnp.swapaxes(x.reshape(*x.shape[:-1], num_heads, -1), -2, -3)
+
+
+def merge_heads(x: Float[Array, "*batch heads tokens features"]) -> Tokens:
+    """Return the heads side by side, the inverse of `split_heads`.
+
+    Args:
+        x: `[..., heads, tokens, features]`.
+    """
+    x = jnp.swapaxes(x, -2, -3)
+    return x.reshape(*x.shape[:-2], -1)
 
 
 def _check_positive(token_weights: ArrayLike | Sequence[float]) -> tuple[float, ...]:

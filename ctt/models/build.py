@@ -9,13 +9,15 @@ from jax.core import Tracer
 from ctt.config.error import InputError
 from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config
+from ctt.models.classifier import Classifier
+from ctt.models.cvt import CvT
 from ctt.models.vit import ViT
 
-MODELS: dict[str, Callable[..., ViT]] = {"vit": ViT}
+MODELS: dict[str, Callable[..., Classifier]] = {"vit": ViT, "cvt": CvT}
 """Models by name."""
 
 
-def build_model(config: Config, seed: int | None = None) -> ViT:
+def build_model(config: Config, seed: int | None = None) -> Classifier:
     """Build the model of a config with its initial weights.
 
     Args:
@@ -45,7 +47,7 @@ def build_model(config: Config, seed: int | None = None) -> ViT:
     return _initialize(lambda key: MODELS[config.model.name](config, key=key), key)
 
 
-def _initialize(make: Callable[[jax.Array], ViT], key: jax.Array) -> ViT:
+def _initialize(make: Callable[[jax.Array], Classifier], key: jax.Array) -> Classifier:
     """Return ``make(key)``, its initial weights drawn by one compiled program.
 
     The program runs once, so on a CPU it is compiled without optimisation: a fifth of the time of drawing

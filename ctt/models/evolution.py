@@ -18,7 +18,7 @@ from ctt.dynamics.operator import Operator
 from ctt.splitting.compatibility import check_operators
 from ctt.splitting.integrate import Marcher
 from ctt.splitting.notation import parse_scheme
-from ctt.splitting.rollout import trajectory
+from ctt.splitting.rollout import Rollout, trajectory
 from ctt.splitting.scheme import Scheme, build_scheme
 from ctt.splitting.substep import build_substeps
 from ctt.typing import Array, Key, PyTree, RunningCost, Step, Tokens
@@ -56,9 +56,10 @@ class Evolution(nnx.Module):
         """
         splitting, controls = config.splitting, config.controls
         assert splitting.horizon is not None  # The config is resolved.
+        assert splitting.steps is not None
         assert controls.knots is not None
         names = list_names(build_operators)
-        self.steps = splitting.steps
+        self.steps: int = splitting.steps
         self.dt = splitting.horizon / splitting.steps
         self.scheme = _find_scheme(config, names)
         self.substeps = build_substeps(splitting.operator_substeps or splitting.substep, len(names))
@@ -83,14 +84,48 @@ class Evolution(nnx.Module):
     ) -> tuple[Tokens, PyTree]:
         """Return the final state and the sum of the running costs.
 
+        After `train()`, operators with batch normalisation use the statistics of the batch, and their running
+        averages are updated.
+
         Args:
             u0: initial state `[batch, tokens, width]`.
             keys: one key an example, for dropout; None: no dropout.
             running_cost: see `ctt.splitting.rollout`.
         """
         run = build_rollout(self.gradient_method)
+        if self._collects_statistics:
+            return self._call_collecting(run, u0, keys, running_cost)
         u, controls = self._begin(u0, keys)
         return run(self._step(keys), controls, u, running_cost, **self._slices)
+
+    @property
+    def _collects_statistics(self) -> bool:
+        parts = (part for _, part in nnx.iter_graph(self.controls.operators))
+        return any(isinstance(part, nnx.BatchNorm) and not part.use_running_average for part in parts)
+
+    def _call_collecting(
+        self, run: Rollout, u0: Tokens, keys: Key[Array, " batch"] | None, running_cost: RunningCost | None
+    ) -> tuple[Tokens, PyTree]:
+        """Carry the running averages of all steps along with the state; each step writes its own."""
+        before = nnx.state(self.controls.operators, nnx.BatchStat)
+
+        def step(carry: tuple[Tokens, nnx.State], theta: nnx.State, n: Any) -> tuple[Tokens, nnx.State]:
+            u, statistics = carry
+            instant = self.controls.instant(theta)
+            operators = self._masked([instant[name] for name in self.controls.names], keys, lambda index: n, u)
+            u = self._march(operators).step(u, n * self.dt, self.dt, is_last=n == self.steps - 1)
+            own = jax.lax.stop_gradient(nnx.state(instant, nnx.BatchStat))
+            return u, jax.tree.map(lambda all_, new: all_.at[n].set(new), statistics, own)
+
+        def cost(n: Any, u: Any, u_next: Any, theta: Any) -> PyTree:
+            assert running_cost is not None
+            return running_cost(n, u[0], u_next[0], theta)
+
+        (u, after), costs = run(
+            step, self.controls.coefficients, (u0, before), None if running_cost is None else cost, **self._slices
+        )
+        nnx.update(self.controls.operators, after)
+        return u, costs
 
     def trajectory(self, u0: Tokens) -> Tokens:
         """Return all states `[steps + 1, batch, tokens, width]`, the initial one first.
@@ -149,14 +184,20 @@ class Evolution(nnx.Module):
     def _marcher(
         self, theta: nnx.State, keys: Key[Array, " batch"] | None, position: Callable[[int], Any], u: Tokens
     ) -> Marcher:
-        assert self.scheme is not None
-        return Marcher(self.scheme, self.substeps, tuple(self._operators(theta, keys, position, u)))
+        return self._march(self._masked(self.controls.freeze(theta), keys, position, u))
 
-    def _operators(
-        self, theta: nnx.State, keys: Key[Array, " batch"] | None, position: Callable[[int], Any], u: Tokens
+    def _march(self, operators: Sequence[Operator]) -> Marcher:
+        assert self.scheme is not None
+        return Marcher(self.scheme, self.substeps, tuple(operators))
+
+    def _masked(
+        self,
+        operators: Sequence[Operator],
+        keys: Key[Array, " batch"] | None,
+        position: Callable[[int], Any],
+        u: Tokens,
     ) -> Sequence[Operator]:
-        """Return the operators of a step; `position` numbers the masks of each operator along the depth."""
-        operators = self.controls.freeze(theta)
+        """Return the operators with dropout; `position` numbers the masks of each operator along the depth."""
         if keys is None or self.dropout == 0:
             return operators
         return [

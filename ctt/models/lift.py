@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from ctt.config.schema import Config, DataConfig
+from ctt.config.schema import DataConfig
 from ctt.typing import Array, Float, Images, Tokens
 
 
@@ -20,16 +20,6 @@ def normalize_pixels(images: Images, data: DataConfig, dtype: jnp.dtype) -> Floa
     wide = images.astype(jnp.promote_types(dtype, jnp.float32))
     scale, shift = jnp.asarray(1 / (255 * std), wide.dtype), jnp.asarray(-mean / std, wide.dtype)
     return (wide * scale + shift).astype(dtype)
-
-
-def token_grid(config: Config) -> tuple[int, int]:
-    """Return the rows and columns of the patches, a 2-D mesh of tokens.
-
-    Args:
-        config: a resolved config.
-    """
-    height, width, _ = config.data.image_shape or (0, 0, 0)
-    return height // config.model.patch_size, width // config.model.patch_size
 
 
 def cut_patches(images: Float[Array, "batch height width channels"], patch_size: int) -> Tokens:

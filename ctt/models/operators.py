@@ -14,7 +14,9 @@ from flax import nnx
 
 from ctt.config.error import InputError, suggest
 from ctt.config.schema import Config
+from ctt.config.stage import token_grid
 from ctt.dynamics.attention import SelfAttention
+from ctt.dynamics.convolution import ConvolutionalAttention
 from ctt.dynamics.feedforward import FeedForward
 from ctt.dynamics.heat import HeatDiffusion
 from ctt.dynamics.literal import LiteralLayer
@@ -22,7 +24,6 @@ from ctt.dynamics.normalization import Normalization
 from ctt.dynamics.operator import Operator
 from ctt.dynamics.placement import place_operator
 from ctt.dynamics.skew import SkewMixing
-from ctt.models.lift import token_grid
 
 Builder = Callable[..., Any]
 """``builder(config, rngs=rngs)``: an operator of one instant, with its initial weights."""
@@ -33,15 +34,23 @@ def _dtypes(config: Config) -> dict[str, Any]:
     return {"dtype": dtype, "param_dtype": jnp.promote_types(dtype, jnp.float32)}
 
 
-def _attention(config: Config, *, rngs: nnx.Rngs) -> SelfAttention:
+def _attention(config: Config, *, rngs: nnx.Rngs) -> SelfAttention | ConvolutionalAttention:
     model = config.model
-    return SelfAttention(
+    features = model.width // model.num_heads if model.score_scale == "head" else model.width
+    common = {"biases": model.attention_biases, "scale": features**-0.5, "rngs": rngs, **_dtypes(config)}
+    if model.name != "cvt":
+        return SelfAttention(model.width, model.num_heads, is_causal=model.causal, **common)
+    stages = model.stages  # Those of this stage alone, see `split_stages`.
+    return ConvolutionalAttention(
         model.width,
         model.num_heads,
-        biases=model.attention_biases,
-        is_causal=model.causal,
-        rngs=rngs,
-        **_dtypes(config),
+        token_grid(config),
+        side=stages.projection_kernels[0],
+        key_value_stride=stages.key_value_strides[0],
+        key_value_padding=stages.key_value_paddings[0],
+        normalization=model.convolution_normalization,
+        num_prefix_tokens=int(model.pooling == "cls"),
+        **common,
     )
 
 
@@ -166,6 +175,23 @@ def build_normalization(config: Config, rngs: nnx.Rngs) -> Normalization:
         constraint=norm.constraint,
         param_dtype=_dtypes(config)["param_dtype"],
         rngs=rngs,
+    )
+
+
+def build_read_out(config: Config, rngs: nnx.Rngs) -> nnx.Linear:
+    """Return the linear map from the pooled features to the logits.
+
+    Args:
+        config: a resolved config.
+        rngs: randomness of the initial weights (stream ``params``).
+    """
+    assert config.data.num_classes is not None  # The config is resolved.
+    return nnx.Linear(
+        config.model.width,
+        config.data.num_classes,
+        kernel_init=nnx.initializers.truncated_normal(0.02),
+        rngs=rngs,
+        **_dtypes(config),
     )
 
 

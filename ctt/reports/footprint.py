@@ -11,6 +11,7 @@ from jax.extend import core
 
 from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config
+from ctt.config.stage import stage_grids
 from ctt.models.build import build_model, count_parameters
 from ctt.models.evolution import Evolution
 from ctt.splitting.substep import Substep
@@ -39,7 +40,8 @@ def measure_footprint(config: Config) -> dict[str, Any]:
     config = resolve_config(config)
     model = nnx.eval_shape(lambda: build_model(config))
     num_parameters = count_parameters(model)
-    evolution = model.evolution
+    evolutions = list(model.evolutions)
+    first = evolutions[0]  # The stages of a CvT have the same scheme.
     assert config.data.image_shape is not None
     image = jax.ShapeDtypeStruct((1, *config.data.image_shape), jnp.uint8)
     graphdef, weights = nnx.split(model)
@@ -56,15 +58,16 @@ def measure_footprint(config: Config) -> dict[str, Any]:
     return {
         "model": config.model.name,
         "num_parameters": num_parameters,
-        "parameters": {name: _num_scalars(part) for name, part in nnx.state(model, nnx.Param).items()},
-        "tokens": _num_tokens(config),
-        "scheme": describe_scheme(evolution),
-        "substep": describe_substeps(evolution),
-        "steps": evolution.steps,
-        "horizon": evolution.dt * evolution.steps,
-        "substeps_per_step": evolution.scheme.num_letters if evolution.scheme is not None else 1,
-        "field_evaluations_per_step": evolution.field_evaluations / evolution.steps,
-        "field_evaluations": evolution.field_evaluations,
+        "parameters": _count_parts(model),
+        "tokens": _one_or_all(_num_tokens(config)),
+        "scheme": describe_scheme(first),
+        "substep": describe_substeps(first),
+        "steps": sum(evolution.steps for evolution in evolutions),
+        **({"steps_of_stages": [evolution.steps for evolution in evolutions]} if len(evolutions) > 1 else {}),
+        "horizon": config.splitting.horizon,
+        "substeps_per_step": first.scheme.num_letters if first.scheme is not None else 1,
+        "field_evaluations_per_step": first.field_evaluations / first.steps,
+        "field_evaluations": sum(evolution.field_evaluations for evolution in evolutions),
         "forward_flops": forward_flops,
         "update_flops": count_flops(update, state, batch),
         "batch_size": size,
@@ -116,9 +119,26 @@ def _abstract_update(config: Config, model: nnx.Module) -> tuple[Any, Callable[.
     return jax.eval_shape(init), updates[0]
 
 
-def _num_tokens(config: Config) -> int:
-    height, width, _ = config.data.image_shape or (0, 0, 0)
-    return height * width // config.model.patch_size**2 + (config.model.pooling == "cls")
+def _num_tokens(config: Config) -> list[int]:
+    """Return the tokens of each stage; the class token belongs to the last."""
+    tokens = [rows * columns for rows, columns in stage_grids(config)]
+    tokens[-1] += config.model.pooling == "cls"
+    return tokens
+
+
+def _one_or_all(values: list[int]) -> int | list[int]:
+    return values[0] if len(values) == 1 else values
+
+
+def _count_parts(model: nnx.Module) -> dict[str, int]:
+    """Return the scalars of each part of a model, of a CvT stage by stage."""
+    counts: dict[str, int] = {}
+    for name, part in nnx.state(model, nnx.Param).items():
+        if name == "stages":
+            counts |= {f"stage {index + 1}": _num_scalars(stage) for index, stage in part.items()}
+        else:
+            counts[str(name)] = _num_scalars(part)
+    return counts
 
 
 def _num_scalars(tree: PyTree) -> int:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import diffrax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +11,7 @@ from flax import nnx
 from ctt.config.error import InputError
 from ctt.data.dataset import Split
 from ctt.data.sampler import padded_batches
-from ctt.models.vit import ViT
+from ctt.models.classifier import Classifier
 from ctt.training.loss import cross_entropy
 from ctt.typing import PyTree
 
@@ -49,10 +48,22 @@ class AdaptiveEvaluation(Evaluation):
     mean_rejected: float
 
 
+def split_model(model: Classifier) -> tuple[nnx.GraphDef, PyTree, PyTree]:
+    """Return a model's structure in evaluation, its weights with their running averages, and the rest.
+
+    Args:
+        model: the model; it is not changed.
+    """
+    model = nnx.merge(*nnx.split(model))
+    model.eval()
+    graphdef, weights, rest = nnx.split(model, (nnx.Param, nnx.BatchStat), ...)  # pyright: ignore[reportAssignmentType]
+    return graphdef, weights, rest
+
+
 def build_adaptive_evaluator(
-    model: ViT, batch_size: int, *, rtol: float, atol: float, max_steps: int
+    model: Classifier, batch_size: int, *, rtol: float, atol: float, max_steps: int
 ) -> Callable[[PyTree, Split], AdaptiveEvaluation]:
-    """Return ``evaluate(params, split)`` with steps that adapt to each image by itself.
+    """Return ``evaluate(weights, split)`` with steps that adapt to each image by itself.
 
     Args:
         model: gives the structure; its own weights are not used.
@@ -61,30 +72,27 @@ def build_adaptive_evaluator(
         atol: absolute tolerance of the local error.
         max_steps: at most so many steps an image.
     """
-    graphdef, _, rest = nnx.split(model, nnx.Param, ...)
+    graphdef, _, rest = split_model(model)
 
     @jax.jit
-    def measure(params: PyTree, images: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
-        model = nnx.merge(graphdef, params, rest)
+    def measure(weights: PyTree, images: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
+        model = nnx.merge(graphdef, weights, rest)
 
         def solve(image: jax.Array) -> tuple[jax.Array, ...]:
-            solution = model.solve(image[None], rtol=rtol, atol=atol, max_steps=max_steps)
-            assert solution.ys is not None
-            logits = model.classify(solution.ys[-1])[0]
-            is_done = solution.result == diffrax.RESULTS.successful
-            return logits, is_done, solution.stats["num_accepted_steps"], solution.stats["num_rejected_steps"]
+            result = model.classify_adaptively(image[None], rtol=rtol, atol=atol, max_steps=max_steps)
+            return result.logits[0], result.is_done, result.accepted, result.rejected
 
         logits, is_done, accepted, rejected = jax.vmap(solve)(images)
         costs, is_right = cross_entropy(logits, labels), jnp.argmax(logits, axis=-1) == labels
         return {"cost": costs, "is_right": is_right, "is_done": is_done, "accepted": accepted, "rejected": rejected}
 
-    def evaluate(params: PyTree, split: Split) -> AdaptiveEvaluation:
+    def evaluate(weights: PyTree, split: Split) -> AdaptiveEvaluation:
         num_examples = len(split.labels)
         size = min(batch_size, num_examples)
         parts = []
-        for indices, weights in padded_batches(num_examples, size):
-            values = measure(params, split.images[indices], split.labels[indices])
-            parts.append({name: np.asarray(value)[np.asarray(weights) > 0] for name, value in values.items()})
+        for indices, is_counted in padded_batches(num_examples, size):
+            values = measure(weights, split.images[indices], split.labels[indices])
+            parts.append({name: np.asarray(value)[np.asarray(is_counted) > 0] for name, value in values.items()})
         total = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         num_open = int(np.sum(~total["is_done"]))
         if num_open:
@@ -105,29 +113,29 @@ def build_adaptive_evaluator(
     return evaluate
 
 
-def build_evaluator(model: nnx.Module, batch_size: int) -> Callable[[PyTree, Split], Evaluation]:
-    """Return ``evaluate(params, split)``, compiled once for all splits.
+def build_evaluator(model: Classifier, batch_size: int) -> Callable[[PyTree, Split], Evaluation]:
+    """Return ``evaluate(weights, split)``, compiled once for all splits.
 
     Args:
         model: gives the structure; its own weights are not used.
         batch_size: images a step; the last batch is padded and the padding is not counted.
     """
-    graphdef, _, rest = nnx.split(model, nnx.Param, ...)
+    graphdef, _, rest = split_model(model)
 
     @jax.jit
-    def sums(params: PyTree, images: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
-        logits = nnx.merge(graphdef, params, rest)(images)
+    def sums(weights: PyTree, images: jax.Array, labels: jax.Array, is_counted: jax.Array) -> jax.Array:
+        logits = nnx.merge(graphdef, weights, rest)(images)
         costs = cross_entropy(logits, labels)
         is_right = jnp.argmax(logits, axis=-1) == labels
-        return jnp.stack([jnp.sum(weights * costs), jnp.sum(weights * is_right)])
+        return jnp.stack([jnp.sum(is_counted * costs), jnp.sum(is_counted * is_right)])
 
-    def evaluate(params: PyTree, split: Split) -> Evaluation:
+    def evaluate(weights: PyTree, split: Split) -> Evaluation:
         num_examples = len(split.labels)
         size = min(batch_size, num_examples)
         # Dispatched ahead of being read, so that the device is never kept waiting.
         parts = [
-            sums(params, split.images[indices], split.labels[indices], weights)
-            for indices, weights in padded_batches(num_examples, size)
+            sums(weights, split.images[indices], split.labels[indices], is_counted)
+            for indices, is_counted in padded_batches(num_examples, size)
         ]
         loss, right = (float(sum(float(part[i]) for part in parts)) / num_examples for i in (0, 1))
         return Evaluation(num_examples, loss, right)

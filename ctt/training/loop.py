@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 
+from ctt.config.compatibility import check_trainable
 from ctt.config.error import InputError, RunStoppedError
 from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config, TrainingConfig
@@ -29,7 +29,7 @@ from ctt.training.interruption import Interrupted, SignalWatch, watch_signals
 from ctt.training.manifest import build_manifest, environment_changes
 from ctt.training.meter import build_splitting_meter
 from ctt.training.progress import Reporter, SilentReporter
-from ctt.training.state import Batch, TrainState, state_from_record, state_record
+from ctt.training.state import Batch, TrainState, state_from_record, state_record, weights_record
 from ctt.training.step import Metrics, build_update
 
 FREE_ON_RESUME = frozenset(
@@ -127,6 +127,7 @@ class _Training:
             self._check_same_config()
         else:
             self.directory.check_free()  # Before the data are read, which may take long.
+        check_trainable(self.config)
         self.model = build_model(self.config)  # Before the data too: what the model refuses is said at once.
         dataset = dataset or load_with_progress(self.config, self.reporter)
         self.dataset = dataset
@@ -294,12 +295,12 @@ class _Training:
         self.reporter.advance(self.step, text, is_milestone=is_log)
 
     def _evaluate_on(self, split: str) -> None:
-        result = self.evaluate(self.state.params, self.dataset.split(split))
+        result = self.evaluate(self.state.weights, self.dataset.split(split))
         self._require_finite(result.loss)
         self.measured_step = self.step
         line = {"step": self.step, "split": split, "loss": result.loss, "accuracy": result.accuracy}
         if self.config.training.log_splitting_error:
-            line["splitting"] = self.measure_splitting(self.state.params, self.dataset.split(split))
+            line["splitting"] = self.measure_splitting(self.state.weights, self.dataset.split(split))
         self.directory.append_metrics(line)
         self.reporter.say(f"step {self.step}: {split} loss {result.loss:.3f}, {split} accuracy {result.accuracy:.2%}")
 
@@ -308,7 +309,7 @@ class _Training:
         if self.measured_step != self.step:
             num_some = min(len(self.dataset.val.labels), self.config.training.eval_batch_size)
             some = self.dataset.val.select(np.arange(num_some))
-            self._require_finite(self.evaluate(self.state.params, some).loss)
+            self._require_finite(self.evaluate(self.state.weights, some).loss)
         record = {"last_train": self.last_train, "window": self.window, "clock": self.clock.record()}
         self.store.save(self.step, state_record(self.state), record)
 
@@ -333,7 +334,7 @@ class _Training:
         )
 
     def _finish(self) -> dict[str, Any]:
-        val, test = (self.evaluate(self.state.params, self.dataset.split(name)) for name in ("val", "test"))
+        val, test = (self.evaluate(self.state.weights, self.dataset.split(name)) for name in ("val", "test"))
         per_epoch = steps_per_epoch(len(self.dataset.train.labels), self.config.training.batch_size)
         lines = self.directory.read_metrics()
         if not any(line["split"] == "test" and line["step"] == self.step for line in lines):
@@ -352,7 +353,7 @@ class _Training:
             "wall_seconds": round(self.clock.total(), 3),
             "compile_seconds": round(self.clock.compiling, 3),
             "images_per_second": round(self.clock.images / max(self.clock.training, 1e-9), 3),
-            "params_sha256": tree_sha256(nnx.to_pure_dict(self.state.params)),
+            "params_sha256": tree_sha256(weights_record(self.state.params)),
             "data_fingerprint": self.dataset.fingerprint,
             "seed": self.config.seed,
         }

@@ -15,10 +15,11 @@ from ctt.config.error import InputError
 from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config
 from ctt.models.build import build_model
-from ctt.models.vit import ViT
+from ctt.models.classifier import Classifier
 from ctt.training.checkpoint import CheckpointStore
 from ctt.training.directory import RunDirectory
-from ctt.training.state import state_record
+from ctt.training.evaluate import split_model
+from ctt.training.state import state_record, weights_from_record
 from ctt.training.step import build_update
 
 
@@ -35,7 +36,7 @@ class Run:
 
     path: Path
     config: Config
-    model: ViT
+    model: Classifier
     step: int
 
     @cached_property
@@ -49,7 +50,7 @@ class Run:
         return RunDirectory(self.path).read_manifest()
 
 
-def discretise_anew(run: Run, changes: Mapping[str, Any]) -> tuple[Config, ViT]:
+def discretise_anew(run: Run, changes: Mapping[str, Any]) -> tuple[Config, Classifier]:
     """Return a run's config and model with its equation and controls kept and another discretisation in time.
 
     Args:
@@ -69,6 +70,7 @@ def discretise_anew(run: Run, changes: Mapping[str, Any]) -> tuple[Config, ViT]:
             "A run of the scheme literal is a layer at step 1 and no discretisation, and no other run can become one. "
             "Give no scheme, substep or steps, or train a new run."
         )
+    assert splitting.steps is not None  # A saved config is resolved, and changes are numbers.
     if splitting.steps < 1 or splitting.steps % knots:
         raise InputError(
             f"`splitting.steps` must be a multiple of the run's {knots} knots, got {splitting.steps}. Pass such as "
@@ -78,15 +80,15 @@ def discretise_anew(run: Run, changes: Mapping[str, Any]) -> tuple[Config, ViT]:
     if splitting.steps != run.config.splitting.steps:
         check_refinable(config, "Another number of steps")
     config = resolve_config(config)
-    params = nnx.state(run.model, nnx.Param)
-    graphdef, wanted, rest = nnx.split(build_model(config), nnx.Param, ...)
-    shapes = [jax.tree.map(lambda x: x.shape, nnx.to_pure_dict(state)) for state in (params, wanted)]
+    _, weights, _ = split_model(run.model)
+    graphdef, wanted, rest = split_model(build_model(config))
+    shapes = [jax.tree.map(lambda x: x.shape, nnx.to_pure_dict(state)) for state in (weights, wanted)]
     if shapes[0] != shapes[1]:
         raise InputError(
             f"`splitting.scheme` {splitting.scheme} needs other controls than the run has, which was trained with "
             f"{run.config.splitting.scheme}. Choose a scheme such as lie, strang or yoshida4, or train a new run."
         )
-    return config, nnx.merge(graphdef, params, rest)
+    return config, nnx.merge(graphdef, weights, rest)
 
 
 def load_run(path: str | Path) -> Run:
@@ -104,7 +106,6 @@ def load_run(path: str | Path) -> Run:
     template = jax.eval_shape(lambda: state_record(build_update(config, model, 2)[0]))
     store = CheckpointStore(directory.checkpoints, run_id=directory.read_manifest()["run_id"])
     record, _ = store.restore(template)
-    params = nnx.state(model, nnx.Param)
-    nnx.replace_by_pure_dict(params, record["params"])
-    nnx.update(model, params)
+    for name, kind in (("params", nnx.Param), ("statistics", nnx.BatchStat)):
+        nnx.update(model, weights_from_record(record.get(name, {}), nnx.state(model, kind)))
     return Run(directory.path, config, model, int(record["step"]))

@@ -19,12 +19,19 @@ class TrainState:
     Attributes:
         step: number of finished updates.
         params: learnable weights.
+        statistics: running averages of batch normalisation; empty without it.
         opt_state: the optimiser's state.
     """
 
     step: Int[Array, ""]
     params: PyTree
+    statistics: PyTree
     opt_state: PyTree
+
+    @property
+    def weights(self) -> PyTree:
+        """All that evaluation needs: the learnable weights and the running averages."""
+        return nnx.merge_state(self.params, self.statistics)
 
 
 @jax.tree_util.register_dataclass
@@ -41,14 +48,15 @@ class Batch:
     labels: Labels
 
 
-def init_state(params: PyTree, optimizer: optax.GradientTransformation) -> TrainState:
+def init_state(params: PyTree, statistics: PyTree, optimizer: optax.GradientTransformation) -> TrainState:
     """Return the state before the first update.
 
     Args:
         params: initial weights.
+        statistics: initial running averages.
         optimizer: the optimiser.
     """
-    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
+    return TrainState(jnp.zeros((), jnp.int32), params, statistics, optimizer.init(params))
 
 
 def state_record(state: TrainState) -> dict[str, Any]:
@@ -60,7 +68,9 @@ def state_record(state: TrainState) -> dict[str, Any]:
     leaves = jax.tree_util.tree_leaves_with_path(state.opt_state)
     return {
         "step": state.step,
-        "params": nnx.to_pure_dict(state.params),
+        "params": weights_record(state.params),
+        # A run without batch normalisation has none, and its checkpoints no such entry.
+        **({"statistics": weights_record(state.statistics)} if jax.tree.leaves(state.statistics) else {}),
         "opt_state": {jax.tree_util.keystr(path): leaf for path, leaf in leaves},
     }
 
@@ -72,8 +82,38 @@ def state_from_record(record: dict[str, Any], template: TrainState) -> TrainStat
         record: nested dictionaries of arrays.
         template: a state of the same structure.
     """
-    params = jax.tree.map(lambda x: x, template.params)
-    nnx.replace_by_pure_dict(params, record["params"])
+    params = weights_from_record(record["params"], template.params)
+    statistics = weights_from_record(record.get("statistics", {}), template.statistics)
     leaves, structure = jax.tree_util.tree_flatten_with_path(template.opt_state)
     opt_state = jax.tree.unflatten(structure, [record["opt_state"][jax.tree_util.keystr(path)] for path, _ in leaves])
-    return TrainState(record["step"], params, opt_state)
+    return TrainState(record["step"], params, statistics, opt_state)
+
+
+def weights_record(weights: PyTree) -> dict[str, Any]:
+    """Return the state of a module as nested dictionaries with keys of text, as files want them.
+
+    Args:
+        weights: an nnx state, abstract or not.
+    """
+
+    def name(values: Any) -> Any:
+        return {str(key): name(value) for key, value in values.items()} if isinstance(values, dict) else values
+
+    return name(nnx.to_pure_dict(weights))
+
+
+def weights_from_record(record: dict[str, Any], template: PyTree) -> PyTree:
+    """Return the state of a module of `weights_record`.
+
+    Args:
+        record: nested dictionaries of arrays.
+        template: a state of the same structure.
+    """
+
+    def find(path: tuple[Any, ...], variable: Any) -> Any:
+        value: Any = record
+        for key in path:
+            value = value[str(key)]
+        return variable.replace(value)
+
+    return nnx.from_flat_state([(path, find(path, variable)) for path, variable in nnx.to_flat_state(template)])

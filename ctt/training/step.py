@@ -48,14 +48,20 @@ def build_update(config: Config, model: nnx.Module, total_steps: int) -> tuple[T
     Returns:
         The state before the first update, and a pure function, to be jitted.
     """
-    graphdef, params, rest = nnx.split(model, nnx.Param, ...)
+    model = nnx.merge(*nnx.split(model))
+    model.train()  # Batch normalisation, where there is any, uses the statistics of the batch.
+    graphdef, params, statistics, rest = nnx.split(model, nnx.Param, nnx.BatchStat, ...)
     schedule = build_schedule(config.optimizer, total_steps)
     optimizer = build_optimizer(config.optimizer, schedule)
 
-    def loss(params: PyTree, batch: Batch, keys: Key[Array, " batch"]) -> tuple[Array, Array]:
-        logits = nnx.merge(graphdef, params, rest)(batch.images, keys=keys)
+    def loss(
+        params: PyTree, statistics: PyTree, batch: Batch, keys: Key[Array, " batch"]
+    ) -> tuple[Array, tuple[Array, PyTree]]:
+        model = nnx.merge(graphdef, params, statistics, rest, copy=True)  # The averages are written to.
+        logits = model(batch.images, keys=keys)
         costs = cross_entropy(logits, batch.labels, label_smoothing=config.optimizer.label_smoothing)
-        return jnp.mean(costs), jnp.mean(jnp.argmax(logits, axis=-1) == batch.labels)
+        accuracy = jnp.mean(jnp.argmax(logits, axis=-1) == batch.labels)
+        return jnp.mean(costs), (accuracy, nnx.state(model, nnx.BatchStat))
 
     def update(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         num_examples = batch.labels.shape[0]
@@ -63,7 +69,9 @@ def build_update(config: Config, model: nnx.Module, total_steps: int) -> tuple[T
         dropout_keys = example_keys(config.seed, _DROPOUT, state.step, num_examples)
         images = augment(augmentation_keys, batch.images, crop_padding=config.data.crop_padding, flip=config.data.flip)
         grad = jax.value_and_grad(loss, has_aux=True)
-        (value, accuracy), gradient = grad(state.params, Batch(images, batch.labels), dropout_keys)
+        (value, (accuracy, statistics)), gradient = grad(
+            state.params, state.statistics, Batch(images, batch.labels), dropout_keys
+        )
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
         metrics = {
             "loss": value,
@@ -71,6 +79,7 @@ def build_update(config: Config, model: nnx.Module, total_steps: int) -> tuple[T
             "gradient_norm": optax.tree.norm(gradient),
             "learning_rate": jnp.asarray(schedule(state.step)),
         }
-        return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
+        params = optax.apply_updates(state.params, updates)
+        return TrainState(state.step + 1, params, statistics, opt_state), metrics
 
-    return init_state(params, optimizer), update
+    return init_state(params, statistics, optimizer), update

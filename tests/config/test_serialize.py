@@ -85,7 +85,7 @@ def test_a_config_that_is_no_object_is_refused():
 
 def test_leaves_are_keyed_by_dotted_path():
     assert flatten_config(Config(seed=3))["seed"] == 3
-    assert flatten_config(Config())["splitting.steps"] == 4
+    assert flatten_config(Config())["splitting.scheme"] == "lie"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
