@@ -20,7 +20,7 @@ LEVELS = [
     {"splitting"},
     {"adjoints"},
     {"models"},
-    {"certificates"},
+    {"certificates", "interchange"},
     {"optimal_control"},
     {"training"},
     {"sweep", "reports"},

@@ -89,8 +89,9 @@ def run(words: list[str]) -> int:
     if arguments.data.dir is not None:
         config = dataclasses.replace(config, data=dataclasses.replace(config.data, dir=arguments.data.dir))
     dataset = load_with_progress(config, reporter)
-    is_same = dataset.fingerprint == trained.manifest["data_fingerprint"]
-    if not is_same:
+    known = trained.manifest["data_fingerprint"]
+    is_same = dataset.fingerprint == known
+    if known is not None and not is_same:
         reporter.say("Warning: these are not the pixels that the run was trained on (the data fingerprint differs).")
     batch_size = arguments.batch_size or config.training.eval_batch_size
     (_, weights, _), split = split_model(model), dataset.split(arguments.split)

@@ -14,10 +14,15 @@ COMMANDS = {
     "train": "train a model: ctt train CONFIG [--field.sub value ...] [--out DIR] [--resume DIR]",
     "eval": "loss and accuracy of a run: ctt eval RUN [--split test]",
     "predict": "classes of image files: ctt predict RUN IMAGE...",
+    "import": "a run from the weights of timm or Hugging Face: ctt import FILE --out RUN",
+    "export": "weights for timm or Hugging Face, or the model as one file: ctt export RUN --format NAME --out PATH",
     "verify": "order certificate and exact recoveries, in float64: ctt verify [CONFIG] [--field.sub value ...]",
     "info": "parameters, FLOPs and memory without running: ctt info CONFIG [--field.sub value ...]",
 }
 """Commands, each a module of this package with a function `run`, and what the help says of them."""
+
+_MODULES = {"import": "import_weights", "export": "export_weights"}
+"""Modules whose name is not their command's: `import` is a word of Python."""
 
 _STATUS_INPUT, _STATUS_PIPE, _STATUS_TERMINATED = 2, 141, 143
 
@@ -76,7 +81,7 @@ def _dispatch(words: list[str]) -> int:
 def _run(name: str, words: list[str]) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        return importlib.import_module(f"ctt.cli.{name}").run(words)
+        return importlib.import_module(f"ctt.cli.{_MODULES.get(name, name)}").run(words)
     except InputError as error:
         if "--debug" in words:
             raise

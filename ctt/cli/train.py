@@ -3,6 +3,7 @@
 CONFIG is a Python file with get_config(); every field of it can be overridden:
   ctt train configs/digits_vit.py --splitting.scheme strang --model.width 96 --seed 3
   ctt train --resume runs/digits_vit
+  ctt train --init runs/vit_base --optimizer.learning-rate 1e-4 --training.epochs 3
 """
 
 import shlex
@@ -30,11 +31,13 @@ class TrainArguments(CommonArguments):
     """Arguments of ``ctt train``."""
 
     config_file: ConfigFile = None
-    """Config file; may be left out with --resume."""
+    """Config file; may be left out with --resume and --init."""
     out: Path | None = None
     """Run directory, new or empty. None: the first free one of runs/NAME, runs/NAME-2, ..."""
     resume: Path | None = None
     """Run directory to go on with, from its newest checkpoint."""
+    init: Path | None = None
+    """Run directory whose weights are the initial ones of a new run; its config too, if there is no config file."""
     config: FlatConfig = field(default_factory=Config)
 
 
@@ -47,11 +50,11 @@ def run(words: list[str]) -> int:
     Returns:
         The exit status.
     """
-    resume = find_value(words, "--resume")
-    if resume is not None and find_config_file(words) is None:
+    source = find_value(words, "--resume") or find_value(words, "--init")
+    if source is not None and find_config_file(words) is None:
         from ctt.training.directory import RunDirectory
 
-        default = RunDirectory(resume).read_config()
+        default = RunDirectory(source).read_config()
     else:
         default = default_config(words, command="train")
     arguments = parse(
@@ -67,8 +70,12 @@ def run(words: list[str]) -> int:
 
     if arguments.resume is not None and arguments.out is not None and arguments.out != arguments.resume:
         raise InputError("Give --resume DIR or --out DIR, not both: a resumed run goes on in its own folder.")
+    if arguments.resume is not None and arguments.init is not None:
+        raise InputError("Give --resume DIR or --init DIR, not both: a resumed run has weights of its own.")
     out = arguments.resume or arguments.out or free_directory(config.name or "run")
-    summary = train(config, out=out, resume=arguments.resume is not None, reporter=build_reporter())
+    summary = train(
+        config, out=out, resume=arguments.resume is not None, init=arguments.init, reporter=build_reporter()
+    )
     _print_summary(config, summary, out)
     write_json(arguments.json, {**summary, "run": str(out)})
     return 0

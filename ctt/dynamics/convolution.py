@@ -155,7 +155,11 @@ def _normalize_mesh(
     common = {"epsilon": 1e-5, "use_fast_variance": False, **types}
     if name == "batch":
         # In evaluation a fixed affine map; `Module.train()` and `.eval()` switch it.
-        return nnx.BatchNorm(width, momentum=0.9, use_running_average=True, **common)
+        norm = nnx.BatchNorm(width, momentum=0.9, use_running_average=True, **common)
+        # The library keeps its averages in float32 at any precision.
+        norm.mean = nnx.BatchStat(jnp.zeros((width,), types["param_dtype"]))
+        norm.var = nnx.BatchStat(jnp.ones((width,), types["param_dtype"]))
+        return norm
     return nnx.LayerNorm(width, **common) if name == "layer" else None
 
 

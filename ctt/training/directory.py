@@ -46,11 +46,12 @@ class RunDirectory:
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise InputError(f"`{self.path}` is not an empty folder. Choose another --out.")
 
-    def create(self, config: Config) -> None:
-        """Make the folder and write the config.
+    def create(self, config: Config, manifest: dict[str, Any] | None = None) -> None:
+        """Make the folder and write the config, which makes it a run.
 
         Args:
             config: a resolved config.
+            manifest: a manifest that must not be missed, written before the config.
 
         Raises:
             InputError: the folder holds something already, or cannot be made.
@@ -58,6 +59,8 @@ class RunDirectory:
         self.check_free()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            if manifest is not None:
+                self.write_json("manifest.json", manifest)
             self.write_json("config.json", config_to_dict(config))
         except OSError as error:
             raise InputError(f"`{self.path}` cannot be written ({error.strerror}). Choose another --out.") from error

@@ -1,6 +1,5 @@
 """The training loop on the host: reads top to bottom, from data to summary."""
 
-import dataclasses
 import math
 import shlex
 import time
@@ -15,13 +14,15 @@ from ctt.config.compatibility import check_trainable
 from ctt.config.error import InputError, RunStoppedError
 from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config, TrainingConfig
-from ctt.config.serialize import flatten_config
 from ctt.data.dataset import Dataset
 from ctt.data.sampler import batch_indices, steps_per_epoch
 from ctt.data.source import load_dataset
+from ctt.interchange.transplant import transplant
 from ctt.models.build import build_model, count_parameters
+from ctt.models.classifier import Classifier
 from ctt.training.certificate import describe_certificate
 from ctt.training.checkpoint import CheckpointStore
+from ctt.training.clock import Clock
 from ctt.training.digest import tree_sha256
 from ctt.training.directory import RunDirectory
 from ctt.training.evaluate import build_evaluator
@@ -29,14 +30,10 @@ from ctt.training.interruption import Interrupted, SignalWatch, watch_signals
 from ctt.training.manifest import build_manifest, environment_changes
 from ctt.training.meter import build_splitting_meter
 from ctt.training.progress import Reporter, SilentReporter
+from ctt.training.resume import check_same_config
+from ctt.training.run import Run, load_run
 from ctt.training.state import Batch, TrainState, state_from_record, state_record, weights_record
 from ctt.training.step import Metrics, build_update
-
-FREE_ON_RESUME = frozenset(
-    {"name", "data.dir", "training.log_every", "training.eval_every", "training.checkpoint_every"}
-    | {"training.keep_checkpoints", "training.eval_batch_size", "training.certify", "training.log_splitting_error"}
-)
-"""Fields that may change when a run is resumed: they say where and how often, not what is computed."""
 
 
 class NonFiniteError(RunStoppedError):
@@ -45,28 +42,12 @@ class NonFiniteError(RunStoppedError):
     exit_status = 1
 
 
-@dataclasses.dataclass
-class _Clock:
-    """Seconds of this run over all its sessions, without those that are not training."""
-
-    wall: float = 0.0
-    training: float = 0.0
-    compiling: float = 0.0
-    images: int = 0
-    begin: float = dataclasses.field(default_factory=time.monotonic)
-
-    def total(self) -> float:
-        return self.wall + time.monotonic() - self.begin
-
-    def record(self) -> dict[str, float]:
-        return {"wall": self.total(), "training": self.training, "compiling": self.compiling, "images": self.images}
-
-
 def train(
     config: Config,
     *,
     out: str | Path,
     resume: bool = False,
+    init: str | Path | None = None,
     reporter: Reporter | None = None,
     dataset: Dataset | None = None,
 ) -> dict[str, Any]:
@@ -76,6 +57,7 @@ def train(
         config: what to run.
         out: the run directory; new, or with `resume` that of the run to go on with.
         resume: whether to go on from the newest checkpoint, bit for bit on the same kind of machine.
+        init: a run whose weights are the initial ones; None: they are drawn from the seed.
         reporter: where progress is shown; None: nowhere.
         dataset: the data, if loaded already.
 
@@ -87,7 +69,10 @@ def train(
         Interrupted: Ctrl-C or SIGTERM came; a checkpoint of the last finished step was saved.
         NonFiniteError: a loss or gradient is not finite; the last good checkpoint is kept.
     """
-    return _Training(resolve_config(config), Path(out), reporter or SilentReporter()).run(dataset, resume=resume)
+    source = None if init is None else load_run(init)
+    return _Training(resolve_config(config), Path(out), reporter or SilentReporter(), source).run(
+        dataset, resume=resume
+    )
 
 
 def count_steps(config: TrainingConfig, num_train: int) -> int:
@@ -113,10 +98,10 @@ def count_steps(config: TrainingConfig, num_train: int) -> int:
 class _Training:
     """One session of one run: what the phases of `run` share."""
 
-    def __init__(self, config: Config, out: Path, reporter: Reporter):
-        self.config, self.reporter = config, reporter
+    def __init__(self, config: Config, out: Path, reporter: Reporter, source: Run | None):
+        self.config, self.reporter, self.source = config, reporter, source
         self.directory = RunDirectory(out)
-        self.clock = _Clock()
+        self.clock = Clock()
         self.pending: list[Metrics] = []
         self.window: list[dict[str, float]] = []
         self.last_train: dict[str, float] = {}
@@ -124,11 +109,11 @@ class _Training:
 
     def run(self, dataset: Dataset | None, *, resume: bool) -> dict[str, Any]:
         if resume:
-            self._check_same_config()
+            check_same_config(self.directory, self.config)
         else:
             self.directory.check_free()  # Before the data are read, which may take long.
         check_trainable(self.config)
-        self.model = build_model(self.config)  # Before the data too: what the model refuses is said at once.
+        self.model, notes = self._build_model()  # Before the data too: what the model refuses is said at once.
         dataset = dataset or load_with_progress(self.config, self.reporter)
         self.dataset = dataset
         self.total = count_steps(self.config.training, len(dataset.train.labels))
@@ -144,14 +129,29 @@ class _Training:
                 return self.directory.read_json("summary.json")
         else:
             self._describe()
+            for note in notes:
+                self.reporter.say(note)
             self._create()
         with watch_signals() as watch:
             self._train(watch)
         return self._finish()
 
+    def _build_model(self) -> tuple[Classifier, list[str]]:
+        if self.source is None:
+            return build_model(self.config), []
+        return transplant(self.source.config, self.source.model, self.config)
+
     def _create(self) -> None:
-        self.directory.create(self.config)
-        self._open_store({**build_manifest(self.dataset), "certificate": self._certify()})
+        if self.source is None:
+            self.directory.create(self.config)
+            self._open_store({**build_manifest(self.dataset), "certificate": self._certify()})
+            return
+        begin = {"run": self.source.path.name, "run_id": self.source.manifest["run_id"], "step": self.source.step}
+        manifest = {**build_manifest(self.dataset), "init": begin}
+        self.directory.create(self.config, manifest)
+        self._open_store(manifest)
+        self._save()  # A resume could not draw these weights from the seed.
+        self.directory.write_json("manifest.json", {**manifest, "certificate": self._certify()})
 
     def _certify(self) -> dict[str, Any] | None:
         """Measure the order of the discretisation, or say why there is none."""
@@ -169,22 +169,16 @@ class _Training:
         keep = self.config.training.keep_checkpoints
         self.store = CheckpointStore(self.directory.checkpoints, run_id=manifest["run_id"], keep=keep)
 
-    def _check_same_config(self) -> None:
-        then, now = (flatten_config(c) for c in (self.directory.read_config(), self.config))
-        changed = [f"{key} ({then[key]} then, {now[key]} now)" for key in now if then[key] != now[key]]
-        changed = [text for text in changed if text.partition(" ")[0] not in FREE_ON_RESUME]
-        if changed:
-            quoted = shlex.quote(str(self.directory.path))
-            raise InputError(
-                f"`{self.directory.path}` was made by another config: {', '.join(changed)}. Resume it by "
-                f"`ctt train --resume {quoted}` alone, or start a new run with another --out."
-            )
-
     def _restore(self) -> None:
         is_new = not (self.directory.path / "manifest.json").exists()  # Interrupted before its first line.
         certificate = {"certificate": self._certify()} if is_new else {}
         manifest = {**build_manifest(self.dataset), **certificate} if is_new else self.directory.read_manifest()
         self._open_store(manifest)
+        if manifest["data_fingerprint"] is None:
+            raise InputError(
+                f"`{self.directory.path}` was imported and never trained, so there is nothing to resume. Begin with "
+                f"its weights by `ctt train --init {shlex.quote(str(self.directory.path))}`."
+            )
         if manifest["data_fingerprint"] != self.dataset.fingerprint:
             raise InputError(
                 f"`{self.directory.path}` was trained on data with the fingerprint "
@@ -198,7 +192,12 @@ class _Training:
             record, meta = self.store.restore(jax.eval_shape(lambda: state_record(self.state)))
             self.state = state_from_record(record, self.state)
             self.step, self.last_train, self.window = int(self.state.step), meta["last_train"], meta["window"]
-            self.clock = _Clock(**meta["clock"])
+            self.clock = Clock(**meta["clock"])
+        elif "init" in manifest:
+            raise InputError(
+                f"`{self.directory.path}` was interrupted before its initial weights, another run's, were saved. "
+                "Remove the folder and start again by ctt train --init."
+            )
         self.directory.rewind_metrics(self.step)
         self.reporter.say(f"Resuming {self.directory.path} at step {self.step} of {self.total}.")
 

@@ -39,14 +39,21 @@ def build_manifest(dataset: Dataset) -> dict[str, Any]:
         dataset: the data of the run.
     """
     return {
+        **describe_run(),
+        "data_fingerprint": dataset.fingerprint,
+        "split_sizes": {name: len(dataset.split(name).labels) for name in ("train", "val", "test")},
+        "class_names": list(dataset.class_names),
+    }
+
+
+def describe_run() -> dict[str, Any]:
+    """Return what is known of a run before its data: its identity, and with what it is made."""
+    return {
         "run_id": uuid.uuid4().hex,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
         "commit": _commit(),
         "environment": describe_environment(),
-        "data_fingerprint": dataset.fingerprint,
-        "split_sizes": {name: len(dataset.split(name).labels) for name in ("train", "val", "test")},
-        "class_names": list(dataset.class_names),
     }
 
 

@@ -1,0 +1,45 @@
+"""A run that was not trained here: a model with its weights as the checkpoint of step 0."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ctt.config.schema import Config
+from ctt.models.classifier import Classifier
+from ctt.training.checkpoint import CheckpointStore
+from ctt.training.directory import RunDirectory
+from ctt.training.manifest import describe_run
+from ctt.training.state import state_record
+from ctt.training.step import build_update
+
+
+def create_run(
+    config: Config, model: Classifier, out: str | Path, *, class_names: Sequence[str], origin: dict[str, Any]
+) -> Path:
+    """Write a run directory that can be evaluated, integrated otherwise, and trained on.
+
+    Args:
+        config: the resolved config of the model.
+        model: the model with its weights.
+        out: the run directory, new or empty.
+        class_names: a name a class.
+        origin: where the weights came from, as JSON values.
+
+    Returns:
+        The run directory.
+
+    Raises:
+        InputError: the folder holds something already, or cannot be made.
+    """
+    directory = RunDirectory(out)
+    manifest = {
+        **describe_run(),
+        "data_fingerprint": None,
+        "split_sizes": None,
+        "class_names": list(class_names),
+        "origin": origin,
+    }
+    directory.create(config, manifest)
+    state, _ = build_update(config, model, 2)
+    CheckpointStore(directory.checkpoints, run_id=manifest["run_id"]).save(0, state_record(state), {})
+    return directory.path
