@@ -53,10 +53,8 @@ def test_states_have_the_shapes_of_their_stages(cvt_config, draw_weights, call_j
 
 
 @pytest.mark.parametrize("name", ["pre", "post", "tangent"])
-@pytest.mark.parametrize("scheme", ["lie", "strang", "strang_staggered", "parallel", "swss", "yoshida4"])
+@pytest.mark.parametrize("scheme", ["lie", "strang", "strang_staggered", "parallel", "swss"])
 def test_every_scheme_and_placement_runs_and_is_differentiable(cvt_config, draw_weights, call_jitted, scheme, name):
-    if scheme == "yoshida4" and name == "post":
-        pytest.skip("refused: a projection has no inverse")
     config = cvt_config(
         {
             "splitting.scheme": scheme,
