@@ -29,8 +29,10 @@ class CommonArguments:
 
 @dataclass(frozen=True, kw_only=True)
 class DataPlace:
-    """Where the data are."""
+    """Which data, and where."""
 
+    name: str | None = None
+    """Data set; its images are brought to the run's size. None: the one that the run was trained with."""
     dir: str | None = None
     """Folder that holds prepared TFDS data sets. None: the one that the run was trained with."""
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from ctt.cli.command import CommonArguments, DataPlace, RunPath, parse, write_json
 from ctt.config.compatibility import check_refinable
+from ctt.config.dataset import find_facts
 from ctt.config.error import InputError
 from ctt.config.name import SchemeName, SplitName, SubstepName
 from ctt.config.schema import Config
@@ -86,8 +87,7 @@ def run(words: list[str]) -> int:
     config, model = discretise_anew(trained, _changes(arguments.splitting))
     if arguments.splitting.adaptive:
         check_refinable(config, "An adaptive step")
-    if arguments.data.dir is not None:
-        config = dataclasses.replace(config, data=dataclasses.replace(config.data, dir=arguments.data.dir))
+    config = _place_data(config, arguments.data)
     dataset = load_with_progress(config, reporter)
     known = trained.manifest["data_fingerprint"]
     is_same = dataset.fingerprint == known
@@ -119,6 +119,17 @@ def run(words: list[str]) -> int:
     }
     write_json(arguments.json, values)
     return 0
+
+
+def _place_data(config: Config, place: DataPlace) -> Config:
+    """Return the config with the data set that the words name, which must have the run's number of classes."""
+    from ctt.config.resolve import resolve_config
+
+    changes: dict[str, Any] = {"dir": place.dir} if place.dir is not None else {}
+    if place.name is not None and place.name != config.data.name:
+        known = find_facts(place.name)
+        changes |= {"name": place.name, "val_size": known.val_size if known else config.data.val_size}
+    return resolve_config(dataclasses.replace(config, data=dataclasses.replace(config.data, **changes)))
 
 
 def _check_tolerances(splitting: EvalSplitting) -> None:

@@ -4,6 +4,7 @@
 * `name`: the names that the command line offers (schemes, bases, methods).
 * `dataset`: facts about known data sets.
 * `load`: config files; `arguments`: command-line words; `resolve`: derived fields.
+* `preset`: models of published sizes by name.
 * `stage`: one stage of a CvT as a config of its own.
 * `check`, `stage_check`: every field by itself; `compatibility`: combinations that cannot be, and what has no limit.
 * `serialize`: `config.json` of a run directory.
@@ -12,6 +13,7 @@
 
 from ctt.config.error import InputError
 from ctt.config.load import load_config
+from ctt.config.preset import PRESETS, preset
 from ctt.config.resolve import resolve_config
 from ctt.config.schema import (
     Config,
@@ -28,6 +30,7 @@ from ctt.config.schema import (
 from ctt.config.serialize import config_from_dict, config_to_dict
 
 __all__ = [
+    "PRESETS",
     "Config",
     "ControlsConfig",
     "DataConfig",
@@ -42,5 +45,6 @@ __all__ = [
     "config_from_dict",
     "config_to_dict",
     "load_config",
+    "preset",
     "resolve_config",
 ]

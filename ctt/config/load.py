@@ -9,6 +9,7 @@ from typing import Any
 
 from ctt.config.arguments import parse_arguments
 from ctt.config.error import InputError, suggest
+from ctt.config.preset import PRESETS, preset
 from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config
 from ctt.config.serialize import check_types
@@ -42,7 +43,7 @@ def read_config_file(path: str | Path) -> Config:
     """Run a config file's ``get_config()`` and return its unresolved config.
 
     Args:
-        path: a Python file; it may import its neighbours in the same folder.
+        path: a Python file; it may import its neighbours in the same folder. Or the name of a preset.
 
     Returns:
         The config, named after the file if it has no name, its types checked.
@@ -50,11 +51,14 @@ def read_config_file(path: str | Path) -> Config:
     Raises:
         InputError: no such file, no `get_config`, an error inside it, or a result of another type.
     """
+    if str(path) in PRESETS and not Path(path).exists():
+        return preset(str(path))
     path = Path(path)
     if path.exists() and not path.is_file():
         raise InputError(f"The config file must be a Python file, got `{path}`, a folder or device. Check the path.")
     if not path.is_file():
         near = sorted(str(p) for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
+        near = [*PRESETS, *near] if path.parent == Path() and path.suffix != ".py" else near
         hint = suggest(str(path), near) if near else "give the path of a Python file with a get_config() function"
         raise InputError(f"The config file `{path}` does not exist: {hint}.")
     config = _run_get_config(path)

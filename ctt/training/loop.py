@@ -370,6 +370,11 @@ def load_with_progress(config: Config, reporter: Reporter) -> Dataset:
     Raises:
         InputError: see `ctt.data.load_dataset`.
     """
+    if config.data.name == "imported":
+        raise InputError(
+            "`data.name` must be a data set, got 'imported': the run has none yet. Pass --data.name cifar10, "
+            "say, and --data.dir."
+        )
     is_started = False
 
     def progress(done: int, total: int) -> None:

@@ -63,6 +63,18 @@ def test_an_imported_run_can_be_used_as_any(imported, capsys):
     assert "Warning" not in capsys.readouterr().out
 
 
+def test_a_run_without_a_data_set_asks_for_one(workplace, capsys):
+    assert run("import theirs --out run") == 0
+    assert run("eval run") == 2
+    assert run("train --init run --out trained --training.no-certify") == 2
+    assert capsys.readouterr().err.count("Pass --data.name") == 2
+    assert not (workplace / "trained").exists()
+    assert run("eval run --data.name digits --split val --json eval.json") == 0
+    assert json.loads((workplace / "eval.json").read_text())["num_examples"] == 180
+    assert run("eval run --data.name cifar100") == 2
+    assert "must be 100, the number of classes of cifar100" in capsys.readouterr().err
+
+
 def test_there_and_back_changes_no_byte(imported, workplace):
     assert run("export run --format huggingface --out back --json export.json") == 0
     for name in ("model.safetensors", "config.json"):

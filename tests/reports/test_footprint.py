@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 
 from ctt.cli.main import main
-from ctt.config import Config, GradientConfig, ModelConfig, SplittingConfig
+from ctt.config import Config, DataConfig, GradientConfig, ModelConfig, SplittingConfig
 from ctt.config.resolve import resolve_config
 from ctt.models.build import build_model
 from ctt.reports import count_flops, measure_footprint
@@ -143,3 +143,13 @@ def test_the_same_footprint_is_printed_and_written(tmp_path, capsys):
     assert [key for key in written if key.replace("_", " ") not in printed and key != "parameters"] == []
     assert f"{written['num_parameters']:,}" in printed
     assert written["temporaries_bytes"] > 0
+
+
+def test_a_cvt_is_counted_stage_by_stage():
+    config = Config(data=DataConfig(name="cifar10"), model=ModelConfig(name="cvt", pooling="cls"))
+    footprint = measure_footprint(config)
+    assert footprint["tokens"] == [256, 64, 17]
+    assert footprint["steps_of_stages"] == [1, 2, 4]
+    assert footprint["field_evaluations"] == 14
+    assert set(footprint["parameters"]) == {"stage 1", "stage 2", "stage 3", "normalization", "read_out"}
+    assert sum(footprint["parameters"].values()) == footprint["num_parameters"]
