@@ -23,8 +23,8 @@ def convolve_depthwise(
 ) -> Float[Array, "*batch new_rows new_columns width"]:
     """Convolve each feature with a kernel of its own: the integral over Omega_x against ``W(x - xi)``.
 
-    A sum of shifted copies, one a place of the kernel, which compilers fuse: on a CPU ten to twenty times as fast as
-    XLA's grouped convolution (RESULTS.md).
+    A sum of shifted copies, one a place of the kernel, which compilers fuse: on a CPU five to twenty times as fast
+    as XLA's grouped convolution (RESULTS.md).
 
     Args:
         u: `[..., rows, columns, width]`.
