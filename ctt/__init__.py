@@ -1,8 +1,8 @@
 """Continuous-time Transformers: training Transformers as controlled dynamical systems.
 
 Folders, from left to right; each imports only what stands to its left:
-``config, typing | dynamics | controls | splitting | adjoints | models | certificates, interchange | training | reports |
-cli``, and ``data``, which knows only ``config``. The names below are loaded when they are first used.
+``config, typing | dynamics | controls | splitting | adjoints | models | certificates, interchange | training |
+reports | cli``, and ``data``, which knows only ``config``. The names below are loaded when they are first used.
 """
 
 import importlib
