@@ -50,7 +50,8 @@ def _check_top(config: Config) -> None:
 def _check_data(config: Config) -> None:
     data = config.data
     height, width, channels = data.image_shape or (0, 0, 0)
-    require(height >= 1 and width >= 1, "data.image_shape", "have sides >= 1", data.image_shape)
+    sides = "have sides >= 1 and < 2^31"
+    require(min(height, width) >= 1 and max(height, width) < 2**31, "data.image_shape", sides, data.image_shape)
     require(channels in (1, 3), "data.image_shape", "have 1 or 3 channels", data.image_shape)
     at_least("data.num_classes", data.num_classes or 0, 2)
     if data.val_size is not None:
@@ -143,4 +144,3 @@ def _check_training(config: Config) -> None:
         value = getattr(training, field)
         if value is not None:
             at_least(f"training.{field}", value, 1)
-            require(value < 2**31, f"training.{field}", "be < 2^31", value)

@@ -59,8 +59,9 @@ def read_config_file(path: str | Path) -> Config:
     if not path.is_file():
         near = sorted(str(p) for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
         near = [*PRESETS, *near] if path.parent == Path() and path.suffix != ".py" else near
-        hint = suggest(str(path), near) if near else "give the path of a Python file with a get_config() function"
-        raise InputError(f"The config file `{path}` does not exist: {hint}.")
+        hint = f"{suggest(str(path), near)}. " if near else ""
+        remedy = "Give the path of a Python file with a get_config() function, or the name of a preset."
+        raise InputError(f"The config file `{path}` does not exist. {hint[:1].upper()}{hint[1:]}{remedy}")
     config = _run_get_config(path)
     if not isinstance(config, Config):
         raise InputError(f"`get_config()` of `{path}` must return a ctt.config.Config, got {type(config).__name__}.")

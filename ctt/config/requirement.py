@@ -24,7 +24,7 @@ def require(holds: bool, field: str, requirement: str, received: object, *, reme
 
 
 def at_least(field: str, value: float, bound: float) -> None:
-    """Require a finite number that is not too small.
+    """Require a finite number that is not too small, and that a device can count to.
 
     Args:
         field: dotted path of the field.
@@ -32,7 +32,8 @@ def at_least(field: str, value: float, bound: float) -> None:
         bound: the smallest that will do.
 
     Raises:
-        InputError: it is smaller, or not finite.
+        InputError: it is smaller, not finite, or a whole number of 2^31 or more.
     """
     require(value >= bound, field, f"be >= {bound}", value)
-    require(math.isfinite(value), field, "be finite", value)
+    require(isinstance(value, int) or math.isfinite(value), field, "be finite", value)
+    require(not isinstance(value, int) or value < 2**31, field, "be < 2^31", value)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import sys
 import types
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -110,6 +111,8 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         kinds = arguments[:1] * len(value) if variadic else arguments
         return tuple(_convert(kind, item, path) for kind, item in zip(kinds, value, strict=True))
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) > sys.float_info.max:
+            raise InputError(f"`{path}` must be a number of double precision, got {value}. Set it in the config file.")
         return float(value)
     if type(value) is not hint:
         raise InputError(f"`{path}` must be of type {hint.__name__}, got {value!r}. Set it in the config file.")

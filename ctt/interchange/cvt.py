@@ -6,7 +6,7 @@ from typing import Any
 from ctt.config.error import InputError
 from ctt.config.schema import Config, DataConfig, ModelConfig, NormalizationConfig, SplittingConfig, StagesConfig
 from ctt.interchange.layout import CONVOLUTION, SAME, Axes, Depthwise, Entry, Path, linear, norm
-from ctt.interchange.sidecar import read, read_image_size
+from ctt.interchange.sidecar import is_usable, read, read_image_size
 from ctt.interchange.tensors import WeightsFile
 from ctt.interchange.vit import count_layers
 
@@ -93,10 +93,10 @@ def _per_stage(
 ) -> tuple[Any, ...]:
     values: Any = given.get(name)
     is_list = isinstance(values, list) and len(values) == (count or len(values)) and len(values) >= 1
-    if not is_list or any(
-        not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool) for value in values
-    ):
-        raise InputError(f"`{name}` of config.json must have one value a stage, got {values!r}. Mend the file.")
+    if not is_list or not all(is_usable(value, kind) for value in values):
+        raise InputError(
+            f"`{name}` of config.json must have one value a stage, finite and < 2^31, got {values!r}. Mend the file."
+        )
     return tuple(values)
 
 

@@ -25,10 +25,22 @@ def read(given: Mapping[str, Any], name: str, kind: type | tuple[type, ...], def
     value = given.get(name)
     if value is None:
         return default
-    is_flag_for_number = isinstance(value, bool) and kind is not bool
-    if not isinstance(value, kind) or is_flag_for_number or (isinstance(value, float) and not math.isfinite(value)):
+    if not is_usable(value, kind):
         raise InputError(f"`{name}` beside the weights has a value that cannot be used, {value!r}. Mend config.json.")
     return value
+
+
+def is_usable(value: Any, kind: type | tuple[type, ...]) -> bool:
+    """Return whether a value is of a kind; no flag is a number, and numbers are finite and of fewer than 32 bits.
+
+    Args:
+        value: what a JSON file has.
+        kind: what it must be.
+    """
+    if isinstance(value, bool):
+        return kind is bool
+    is_moderate = not isinstance(value, int | float) or abs(value) < 2**31  # False for nan and infinity.
+    return isinstance(value, kind) and is_moderate
 
 
 def unify(config: Mapping[str, Any]) -> dict[str, Any]:

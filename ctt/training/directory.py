@@ -75,7 +75,13 @@ class RunDirectory:
             raise InputError(
                 f"`{self.path}` is not a run directory: it has no config.json. Give the folder that `ctt train` made."
             )
-        return config_from_dict(self.read_json("config.json"))
+        values = self.read_json("config.json")
+        if {"model_type", "architecture", "architectures"} & set(values):
+            raise InputError(
+                f"`{self.path}` is not a run directory: it holds weights of another library. Make a run of them by "
+                f"ctt import {shlex.quote(str(self.path))} --out RUN."
+            )
+        return config_from_dict(values)
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Return one of the JSON files.
@@ -101,9 +107,22 @@ class RunDirectory:
             InputError: it is missing, or lacks something that every manifest has.
         """
         manifest = self.read_json("manifest.json")
-        for key in ("run_id", "data_fingerprint", "class_names"):
-            if key not in manifest:
-                raise InputError(f"`{self.path / 'manifest.json'}` must have the key {key}. Restore the file.")
+        names, origin = manifest.get("class_names"), manifest.get("origin") or {}
+        counters = (origin.get("counters") or {}) if isinstance(origin, dict) else None
+        num_classes = self.read_config().data.num_classes
+        wanted = {
+            "run_id, a text": isinstance(manifest.get("run_id"), str),
+            "data_fingerprint, a text or null": isinstance(manifest.get("data_fingerprint", 0), str | None),
+            f"class_names, a list of {num_classes} texts, one a class": isinstance(names, list)
+            and len(names) == num_classes
+            and all(isinstance(name, str) for name in names),
+            "origin, where there is one, an object": isinstance(origin, dict),
+            "origin.counters, where there are any, whole numbers by name": isinstance(counters, dict)
+            and all(type(count) is int and abs(count) < 2**63 for count in counters.values()),
+        }
+        for description, holds in wanted.items():
+            if not holds:
+                raise InputError(f"`{self.path / 'manifest.json'}` must have {description}. Restore the file.")
         return manifest
 
     def write_json(self, name: str, values: dict[str, Any]) -> None:

@@ -114,12 +114,12 @@ def test_a_stray_word_is_refused(plain):
 
 
 def test_a_missing_file_shows_the_nearest(plain):
-    with pytest.raises(InputError, match=r"mien\.py` does not exist: did you mean `.*mine\.py`"):
+    with pytest.raises(InputError, match=r"mien\.py` does not exist. Did you mean `.*mine\.py`"):
         load_config(plain.with_name("mien.py"))
 
 
 def test_a_missing_file_in_a_missing_folder_is_refused(tmp_path):
-    with pytest.raises(InputError, match="does not exist: give the path of a Python file"):
+    with pytest.raises(InputError, match=r"does not exist\. Give the path of a Python file"):
         load_config(tmp_path / "no" / "file.py")
 
 

@@ -117,6 +117,12 @@ def test_a_given_horizon_is_kept():
         ("training.batch_size", 0, "be >= 1"),
         ("training.steps", 0, "be >= 1"),
         ("training.eval_every", 0, "be >= 1"),
+        ("data.image_shape", (2**31, 8, 1), r"have sides >= 1 and < 2\^31"),
+        ("data.num_classes", 2**31, r"be < 2\^31"),
+        ("model.width", 10**20, r"be < 2\^31"),
+        ("splitting.steps", 2**31, r"be < 2\^31"),
+        ("training.batch_size", 2**31, r"be < 2\^31"),
+        ("normalization.eps", math.inf, "be finite"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_with_field_requirement_and_remedy(path, value, requirement):

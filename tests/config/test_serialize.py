@@ -71,6 +71,7 @@ def test_absent_fields_keep_their_defaults():
         ({"data": {"image_shape": [8, 8]}}, r"`data\.image_shape` must be a list of 3 values, got \[8, 8\]"),
         ({"data": {"mean": [0.1, "x"]}}, r"`data\.mean` must be of type float, got 'x'"),
         ({"seed": None}, "`seed` must be of type int, got None"),
+        ({"data": {"mean": [10**400]}}, r"`data\.mean` must be a number of double precision, got 10"),
     ],
 )
 def test_values_that_do_not_fit_are_refused(values, message):

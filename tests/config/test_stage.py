@@ -81,6 +81,7 @@ TWO = {name: getattr(StagesConfig(), name)[:2] for name in (field.name for field
         ({"stages": {"num_heads": (1, 3, 4)}}, "`model.stages.num_heads` must divide the widths"),
         ({"stages": {"num_heads": (0, 2, 4)}}, "`model.stages.num_heads` must be >= 1"),
         ({"stages": {"paddings": (-1, 1, 1)}}, "`model.stages.paddings` must be >= 0"),
+        ({"stages": {"key_value_strides": (2, 10**20, 2)}}, r"`model.stages.key_value_strides` must be < 2\^31"),
         ({"stages": {"projection_kernels": (3, 2, 3)}}, "`model.stages.projection_kernels` must be odd"),
         ({"stages": {"strides": (2, 2, 3)}}, "stage 3 a mesh of 8 x 8, which its stride 3 does not divide.* of 12"),
         ({"data": {"image_shape": (30, 32, 3)}}, "stage 2 a mesh of 15 x 16, which its stride 2 does not divide"),

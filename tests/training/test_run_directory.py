@@ -9,6 +9,7 @@ from tiny_run import read_lines, read_summary, saved_steps
 
 import ctt
 from ctt.cli.main import main
+from ctt.config.error import InputError
 from ctt.config.resolve import resolve_config
 from ctt.config.serialize import config_from_dict
 from ctt.data import load_dataset
@@ -149,6 +150,33 @@ def test_load_run_gives_the_trained_weights(run, finished_run):
 def test_load_run_gives_other_logits_than_the_initial_weights(run):
     images = load_dataset(run.config.data).test.images[:4]
     assert not np.array_equal(run.model(images), ctt.build_model(run.config)(images))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"run_id": 3}, "must have run_id, a text"),
+        ({"data_fingerprint": []}, "must have data_fingerprint, a text or null"),
+        ({"class_names": ["cat"]}, "must have class_names, a list of 10 texts"),
+        ({"class_names": list(range(10))}, "must have class_names, a list of 10 texts"),
+        ({"class_names": "0123456789"}, "must have class_names, a list of 10 texts"),
+        ({"origin": "elsewhere"}, "must have origin, where there is one, an object"),
+        ({"origin": {"counters": [1]}}, r"must have origin\.counters"),
+        ({"origin": {"counters": {"a": "x"}}}, r"must have origin\.counters"),
+    ],
+)
+def test_a_manifest_that_cannot_be_used_is_refused(finished_run, tmp_path, changes, message):
+    copy = shutil.copytree(finished_run, tmp_path / "run")
+    manifest = json.loads((copy / "manifest.json").read_text())
+    (copy / "manifest.json").write_text(json.dumps(manifest | changes))
+    with pytest.raises(InputError, match=rf"manifest\.json` {message}.*Restore the file"):
+        ctt.load_run(copy)
+
+
+def test_a_folder_of_weights_of_another_library_is_no_run(tmp_path):
+    (tmp_path / "config.json").write_text('{"architectures": ["ViTForImageClassification"]}')
+    with pytest.raises(InputError, match=r"weights of another library\. Make a run of them by ctt import"):
+        ctt.load_run(tmp_path)
 
 
 def test_the_summary_counts_the_learnable_scalars(run, finished_run):
