@@ -171,7 +171,7 @@ def export_notes(config: Config, file_format: Format) -> list[str]:
 def _write(folder: Path, tensors: Mapping[str, np.ndarray], texts: Mapping[str, Any]) -> None:
     from safetensors.numpy import save_file
 
-    with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
         partial = Path(temporary) / "export"
         partial.mkdir()
         save_file(dict(tensors), partial / "model.safetensors", metadata={"format": "pt"})

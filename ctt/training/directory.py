@@ -78,8 +78,8 @@ class RunDirectory:
         values = self.read_json("config.json")
         if {"model_type", "architecture", "architectures"} & set(values):
             raise InputError(
-                f"`{self.path}` is not a run directory: it holds weights of another library. Make a run of them by "
-                f"ctt import {shlex.quote(str(self.path))} --out RUN."
+                f"`{self.path}` is not a run directory: it holds weights of another library. Give the run that "
+                f"`ctt import {shlex.quote(str(self.path))} --out RUN` makes of them."
             )
         return config_from_dict(values)
 

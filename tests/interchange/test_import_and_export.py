@@ -195,3 +195,23 @@ def test_help_and_refusals_of_words_do_not_import_jax(command):
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.splitlines()[-1] == "HEAVY []"
+
+
+def test_an_import_that_is_cut_short_leaves_no_run(workplace, monkeypatch):
+    def fail(self, step, state, record):
+        assert not (workplace / "run").exists()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ctt.training.checkpoint.CheckpointStore.save", fail)
+        assert run("import theirs --out run --data.name digits") == 130
+    assert not (workplace / "run").exists()
+    assert run("import theirs --out run --data.name digits") == 0
+    assert load_run(workplace / "run").step == 0
+
+
+def test_an_import_fills_an_empty_folder(workplace):
+    (workplace / "run").mkdir()
+    assert run("import theirs --out run --data.name digits") == 0
+    assert sorted(path.name for path in workplace.iterdir() if path.name.startswith(".")) == []
+    assert load_run(workplace / "run").step == 0

@@ -175,7 +175,7 @@ def test_a_manifest_that_cannot_be_used_is_refused(finished_run, tmp_path, chang
 
 def test_a_folder_of_weights_of_another_library_is_no_run(tmp_path):
     (tmp_path / "config.json").write_text('{"architectures": ["ViTForImageClassification"]}')
-    with pytest.raises(InputError, match=r"weights of another library\. Make a run of them by ctt import"):
+    with pytest.raises(InputError, match=r"weights of another library\. Give the run that `ctt import"):
         ctt.load_run(tmp_path)
 
 
