@@ -4,7 +4,10 @@
 
 Three stages of one step each, on meshes of 16 x 16, 8 x 8 and 4 x 4 tokens: about as many images a second as PyTorch
 gives CCT-2/3x2, and more than the ViT of `cifar10_vit_tiny.py`, with about its parameters. The projections have no
-normalisation of their own, which costs nothing here and is a seventh of the time. RESULTS.md has the record.
+normalisation of their own, which costs nothing here and is a seventh of the time.
+
+Expected on the JPEG copy of CIFAR-10 (fingerprint 9fe99e3e2e25): 79.3 % on test after 17,666 steps, 28 minutes alone on
+two CPU cores (seed 0). RESULTS.md has the record, beside the tiny ViT and CCT-2/3x2.
 """
 
 from ctt.config import Config, DataConfig, ModelConfig, OptimizerConfig, SplittingConfig, StagesConfig, TrainingConfig

@@ -55,9 +55,11 @@ def export_stablehlo(config: Config, model: Classifier, path: str | Path, *, cla
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for file, content in ((beside, json.dumps(described, indent=2).encode() + b"\n"), (path, serialized)):
-            partial = file.with_name(file.name + ".partial")
-            partial.write_bytes(content)
+        contents = {beside: json.dumps(described, indent=2).encode() + b"\n", path: serialized}
+        partials = {file: file.with_name(file.name + ".partial") for file in contents}
+        for file, content in contents.items():
+            partials[file].write_bytes(content)
+        for file, partial in partials.items():  # Both are whole by now.
             os.replace(partial, file)
     except OSError as error:
         raise InputError(f"`{path}` cannot be written ({error.strerror}). Choose another --out.") from error

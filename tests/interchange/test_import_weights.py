@@ -171,7 +171,7 @@ def test_another_architecture_is_refused_with_those_that_are_known(tmp_path, nam
     ("changes", "match"),
     [
         ({"model_type": None}, "needs its config.json"),
-        ({"embed_dim": None}, "`embed_dim` of config.json must have one value a stage, got None"),
+        ({"embed_dim": None}, r"`embed_dim` of config.json must have one value a stage, finite and < 2\^31, got None"),
         ({"embed_dim": []}, "`embed_dim` of config.json must have one value a stage"),
         ({"num_heads": [1, 2, 3]}, "`num_heads` of config.json must have one value a stage"),
         ({"num_heads": [1, "2"]}, "`num_heads` of config.json must have one value a stage"),
