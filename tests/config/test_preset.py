@@ -37,5 +37,5 @@ def test_a_name_will_do_for_a_file():
 
 
 def test_a_wrong_name_is_told_the_nearest():
-    with pytest.raises(InputError, match="did you mean `vit_base`"):
+    with pytest.raises(InputError, match="Did you mean `vit_base`"):
         load_config("vit_bas")

@@ -84,7 +84,7 @@ def test_a_given_horizon_is_kept():
         ("seed", 2**32, r"be in \[0, 2\^32\)"),
         ("name", "a/b", "be a plain folder name"),
         ("name", "..", "be a plain folder name"),
-        ("data.image_shape", (0, 8, 1), "have sides >= 1"),
+        ("data.image_shape", (0, 8, 1), r"have sides >= 1 and < 2\^31"),
         ("data.image_shape", (8, 8, 2), "have 1 or 3 channels"),
         ("data.num_classes", 1, "be >= 2"),
         ("data.val_size", 0, "be >= 1"),
