@@ -73,7 +73,8 @@ def import_weights(
         dtype: precision of the state; float64 needs jax's 64 bits.
 
     Raises:
-        InputError: the file cannot be read, is of an unknown architecture, or lacks or adds a tensor.
+        InputError: the file cannot be read, is of an unknown architecture, lacks or adds a tensor, or has numbers
+            that are not finite.
     """
     file = read_weights(source)
     vit_naming, cvt_naming = vit.find_naming(file.tensors), cvt.find_naming(file.tensors)
@@ -94,6 +95,7 @@ def import_weights(
     abstract = nnx.eval_shape(lambda: build_model(config))
     graphdef, weights, rest = nnx.split(abstract, (nnx.Param, nnx.BatchStat), ...)
     flat = list(nnx.to_flat_state(weights))
+    _check_finite(file, np.float64 if dtype == "float64" else np.float32)
     values = to_state(layout, file.tensors, {path: leaf.shape for path, leaf in flat}, ignored=ignored)
     filled = nnx.from_flat_state([(path, leaf.replace(jnp.asarray(values[path], leaf.dtype))) for path, leaf in flat])
     counters = {name: int(file.tensors[name]) for name in ignored if _is_counter(file.tensors.get(name))}
@@ -117,6 +119,19 @@ def _layout(config: Config, naming: str) -> tuple[list[Any], list[str]]:
     if config.model.name == "cvt":
         return cvt.build_layout(config), cvt.counters(config)
     return vit.build_layout(config, naming), list(vit.IGNORED)
+
+
+def _check_finite(file: WeightsFile, dtype: type[np.floating]) -> None:
+    for name, tensor in file.tensors.items():
+        if not np.issubdtype(tensor.dtype, np.floating) or not tensor.size:
+            continue
+        if not np.isfinite(tensor).all():
+            raise InputError(f"The weights must be finite numbers, but {name} has others. Give an undamaged file.")
+        if np.max(np.abs(tensor)) > np.finfo(dtype).max:
+            raise InputError(
+                f"The weights must be numbers of 32 bits, but {name} has larger ones. Give a file of 32 bits, or pass "
+                "--dtype float64."
+            )
 
 
 def _is_counter(tensor: np.ndarray | None) -> bool:

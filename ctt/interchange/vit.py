@@ -240,13 +240,21 @@ def find_heads(given: Mapping[str, Any], width: int, num_heads: int | None) -> i
         num_heads: what the user says; None: nothing.
 
     Raises:
-        InputError: it is not known, or does not divide the width.
+        InputError: it is not known, does not divide the width, or is another than the config's.
     """
-    heads = num_heads or read(given, "num_attention_heads", int, width // 64 if width % 64 == 0 else None)
+    stated = read(given, "num_attention_heads", int, None)
+    if num_heads is not None and stated is not None and num_heads != stated:
+        raise InputError(
+            f"The number of heads must be that of config.json, which is {stated}, got {num_heads}. Leave --num-heads "
+            "out, or give the config.json that belongs to the file."
+        )
+    heads = num_heads if num_heads is not None else stated
+    if heads is None and width % 64 == 0:
+        heads = width // 64
     if heads is None or heads < 1 or width % heads:
         raise InputError(
-            f"The number of heads must divide the width {width}, got {heads}. Tensors do not show it: give the file's "
-            "config.json beside it, or pass --num-heads."
+            f"The number of heads must divide the width {width}, got {heads or 'none'}. Tensors do not show it: give "
+            "the file's config.json beside it, or pass --num-heads."
         )
     return heads
 

@@ -67,7 +67,7 @@ def test_a_file_alone_is_enough_where_its_heads_are_known(vit_folder):
     assert imported.config.normalization.eps == 1e-6
     assert (imported.config.data.mean, imported.config.data.std) == ((0.5,), (0.5,))
     assert imported.class_names == tuple("0123456789")
-    with pytest.raises(InputError, match=r"heads must divide the width 8, got None.*pass --num-heads"):
+    with pytest.raises(InputError, match=r"heads must divide the width 8, got none.*pass --num-heads"):
         import_weights(folder)
 
 
@@ -149,6 +149,27 @@ def test_a_config_that_cannot_be_used_is_refused(vit_folder, edit_json, changes,
     edit_json(folder / "config.json", changes)
     with pytest.raises(InputError, match=match):
         import_weights(folder)
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        (np.full(10, np.nan, np.float32), r"must be finite numbers, but classifier\.bias has others"),
+        (np.full(10, -np.inf, np.float32), r"must be finite numbers, but classifier\.bias has others"),
+        (np.full(10, 1e300), r"must be numbers of 32 bits, but classifier\.bias has larger ones.*--dtype float64"),
+    ],
+)
+def test_weights_that_are_no_numbers_are_refused(vit_folder, edit_tensors, value, match):
+    folder = vit_folder()
+    edit_tensors(folder, {"classifier.bias": value})
+    with pytest.raises(InputError, match=match):
+        import_weights(folder)
+
+
+def test_a_number_of_heads_against_the_config_is_refused(vit_folder):
+    folder = vit_folder()
+    with pytest.raises(InputError, match=r"must be that of config\.json, which is 2, got 4"):
+        import_weights(folder, num_heads=4)
 
 
 def test_the_pooler_is_left_out_and_named(vit_folder, edit_tensors):
