@@ -1,7 +1,9 @@
 """The help: at once, without jax, and with every field, its default and its meaning."""
 
 import ast
+import importlib
 import inspect
+import pkgutil
 import re
 import subprocess
 import sys
@@ -16,7 +18,11 @@ from ctt.config.serialize import flatten_config
 
 def _read_docstrings():
     """Return the docstring under each field of the config, by dotted path."""
-    classes = {node.name: node for node in ast.parse(inspect.getsource(schema)).body if isinstance(node, ast.ClassDef)}
+    modules = [
+        importlib.import_module(f"{schema.__name__}.{found.name}") for found in pkgutil.iter_modules(schema.__path__)
+    ]
+    nodes = [node for module in modules for node in ast.parse(inspect.getsource(module)).body]
+    classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
 
     def read(name, prefix):
         body = classes[name].body

@@ -1,6 +1,8 @@
 import ast
 import dataclasses
+import importlib
 import inspect
+import pkgutil
 
 import pytest
 
@@ -8,7 +10,15 @@ from ctt.config import Config, schema
 from ctt.config.arguments import parse_arguments
 from ctt.config.serialize import flatten_config
 
-CLASSES = {node.name: node for node in ast.parse(inspect.getsource(schema)).body if isinstance(node, ast.ClassDef)}
+MODULES = [
+    importlib.import_module(f"{schema.__name__}.{module.name}") for module in pkgutil.iter_modules(schema.__path__)
+]
+CLASSES = {
+    node.name: node
+    for module in MODULES
+    for node in ast.parse(inspect.getsource(module)).body
+    if isinstance(node, ast.ClassDef)
+}
 
 
 def list_fields():

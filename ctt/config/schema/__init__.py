@@ -1,0 +1,30 @@
+"""What is run: frozen, keyword-only, nested dataclasses.
+
+The docstring under each field is the help text of the command line. ``None`` means that the value is derived from other
+fields (each says from which) when the config is resolved.
+
+* `run`: `Config`, all of a run.
+* `data`: which images, and how they are split and augmented.
+* `model`: the lift, the operators of the right-hand side and the read-out; normalisation.
+* `time`: the splitting and its grid, the weights as functions of time, the gradient method.
+* `training`: the optimiser and the loop.
+"""
+
+from ctt.config.schema.data import DataConfig
+from ctt.config.schema.model import ModelConfig, NormalizationConfig, StagesConfig
+from ctt.config.schema.run import Config
+from ctt.config.schema.time import ControlsConfig, GradientConfig, SplittingConfig
+from ctt.config.schema.training import OptimizerConfig, TrainingConfig
+
+__all__ = [
+    "Config",
+    "ControlsConfig",
+    "DataConfig",
+    "GradientConfig",
+    "ModelConfig",
+    "NormalizationConfig",
+    "OptimizerConfig",
+    "SplittingConfig",
+    "StagesConfig",
+    "TrainingConfig",
+]
