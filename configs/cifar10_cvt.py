@@ -10,7 +10,7 @@ For one accelerator; not measured yet.
 
 import dataclasses
 
-from ctt.config import Config, OptimizerConfig, TrainingConfig, preset
+from ctt.config import AugmentationConfig, Config, OptimizerConfig, TrainingConfig, preset
 
 
 def get_config() -> Config:
@@ -18,7 +18,7 @@ def get_config() -> Config:
     return dataclasses.replace(
         base,
         name=None,
-        data=dataclasses.replace(base.data, crop_padding=4, flip=True),
+        augmentation=AugmentationConfig(crop_padding=4, flip=True),
         model=dataclasses.replace(base.model, dropout=0.1),
         optimizer=OptimizerConfig(learning_rate=5.5e-4, weight_decay=0.06, warmup_fraction=0.05, label_smoothing=0.1),
         training=TrainingConfig(epochs=200, batch_size=128, log_every=100),

@@ -10,12 +10,22 @@ Expected on the JPEG copy of CIFAR-10 (fingerprint 9fe99e3e2e25): 79.3 % on test
 two CPU cores (seed 0). RESULTS.md has the record, beside the tiny ViT and CCT-2/3x2.
 """
 
-from ctt.config import Config, DataConfig, ModelConfig, OptimizerConfig, SplittingConfig, StagesConfig, TrainingConfig
+from ctt.config import (
+    AugmentationConfig,
+    Config,
+    DataConfig,
+    ModelConfig,
+    OptimizerConfig,
+    SplittingConfig,
+    StagesConfig,
+    TrainingConfig,
+)
 
 
 def get_config() -> Config:
     return Config(
-        data=DataConfig(name="cifar10", crop_padding=4, flip=True),
+        data=DataConfig(name="cifar10"),
+        augmentation=AugmentationConfig(crop_padding=4, flip=True),
         model=ModelConfig(
             name="cvt",
             activation="relu",

@@ -7,12 +7,21 @@ whose authors report 91.38 % (best of 4 runs, original pixels) with RandAugment,
 yet: expect less. For one accelerator; not measured yet.
 """
 
-from ctt.config import Config, DataConfig, ModelConfig, OptimizerConfig, SplittingConfig, TrainingConfig
+from ctt.config import (
+    AugmentationConfig,
+    Config,
+    DataConfig,
+    ModelConfig,
+    OptimizerConfig,
+    SplittingConfig,
+    TrainingConfig,
+)
 
 
 def get_config() -> Config:
     return Config(
-        data=DataConfig(name="cifar10", crop_padding=4, flip=True),
+        data=DataConfig(name="cifar10"),
+        augmentation=AugmentationConfig(crop_padding=4, flip=True),
         model=ModelConfig(patch_size=4, width=256, num_heads=4, feedforward_width=512, pooling="cls", dropout=0.1),
         splitting=SplittingConfig(scheme="lie", substep="euler", steps=7),
         optimizer=OptimizerConfig(learning_rate=5.5e-4, weight_decay=0.06, warmup_fraction=0.05, label_smoothing=0.1),

@@ -9,12 +9,21 @@ minutes for lie (RESULTS.md has the record).
 ReLU is the projection onto S2 of the paper, and on a CPU its gradient costs half of GELU's.
 """
 
-from ctt.config import Config, DataConfig, ModelConfig, OptimizerConfig, SplittingConfig, TrainingConfig
+from ctt.config import (
+    AugmentationConfig,
+    Config,
+    DataConfig,
+    ModelConfig,
+    OptimizerConfig,
+    SplittingConfig,
+    TrainingConfig,
+)
 
 
 def get_config() -> Config:
     return Config(
-        data=DataConfig(name="cifar10", flip=True),
+        data=DataConfig(name="cifar10"),
+        augmentation=AugmentationConfig(flip=True),
         model=ModelConfig(patch_size=4, width=96, num_heads=4, feedforward_width=192, activation="relu"),
         splitting=SplittingConfig(scheme="lie", substep="euler", steps=5),
         optimizer=OptimizerConfig(learning_rate=2e-3, weight_decay=0.05),

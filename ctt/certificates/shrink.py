@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 from ctt.config.error import InputError
-from ctt.config.schema import Config, DataConfig, ModelConfig, StagesConfig
+from ctt.config.schema import AugmentationConfig, Config, DataConfig, ModelConfig, StagesConfig
 from ctt.config.stage import split_stages, stage_grids
 from ctt.config.stage_check import check_stages
 
@@ -31,6 +31,7 @@ def shrink(config: Config) -> Config:
     return dataclasses.replace(
         config,
         data=data,
+        augmentation=AugmentationConfig(),
         model=dataclasses.replace(model, dtype="float64", dropout=0.0),
         normalization=dataclasses.replace(config.normalization, eps=eps),
         splitting=dataclasses.replace(splitting, steps=sum(steps), horizon=horizon),
@@ -74,7 +75,9 @@ def _smallest_image(config: Config) -> DataConfig:
     unit = math.prod(config.model.stages.strides)
     shape = (rows, columns)
     for size in range(unit, min(rows, columns), unit):
-        trial = dataclasses.replace(config, data=_shrink_data(config.data, (size, size)))
+        trial = dataclasses.replace(
+            config, data=_shrink_data(config.data, (size, size)), augmentation=AugmentationConfig()
+        )
         try:
             check_stages(trial)
         except InputError:
@@ -96,4 +99,4 @@ def _shrink_width(width: int, heads: int) -> tuple[int, int]:
 def _shrink_data(data: DataConfig, shape: tuple[int, int]) -> DataConfig:
     channels = (data.image_shape or (0, 0, 0))[2]
     size = data.val_size or 1
-    return dataclasses.replace(data, name="small", image_shape=(*shape, channels), val_size=size, crop_padding=0)
+    return dataclasses.replace(data, name="small", image_shape=(*shape, channels), val_size=size)

@@ -16,6 +16,7 @@ from ctt.config.load import load_config
 from ctt.config.preset import PRESETS, preset
 from ctt.config.resolve import resolve_config
 from ctt.config.schema import (
+    AugmentationConfig,
     Config,
     ControlsConfig,
     DataConfig,
@@ -31,6 +32,7 @@ from ctt.config.serialize import config_from_dict, config_to_dict
 
 __all__ = [
     "PRESETS",
+    "AugmentationConfig",
     "Config",
     "ControlsConfig",
     "DataConfig",

@@ -20,6 +20,7 @@ def check_fields(config: Config) -> None:
     """
     _check_top(config)
     _check_data(config)
+    _check_augmentation(config)
     _check_model(config)
     _check_time(config)
     _check_optimizer(config)
@@ -61,13 +62,24 @@ def _check_data(config: Config) -> None:
         require(len(values or ()) == channels, field, f"have one value a channel ({channels})", values)
         require(all(math.isfinite(v) for v in values or ()), field, "be finite", values)
     require(all(s > 0 for s in data.std or ()), "data.std", "be > 0", data.std)
-    side = max(height, width)
-    at_least("data.crop_padding", data.crop_padding, 0)
-    require(data.crop_padding <= side, "data.crop_padding", f"be <= {side}, the image's side", data.crop_padding)
     facts = find_facts(data.name)
     if facts is not None:
         requirement = f"be {facts.num_classes}, the number of classes of {data.name}"
         require(data.num_classes == facts.num_classes, "data.num_classes", requirement, data.num_classes)
+
+
+def _check_augmentation(config: Config) -> None:
+    given, side = config.augmentation, max((config.data.image_shape or (0, 0))[:2])
+    for field in ("crop_padding", "randaugment", "randaugment_magnitude", "randaugment_magnitude_std"):
+        at_least(f"augmentation.{field}", getattr(given, field), 0)
+    for field in ("color_jitter", "mixup", "cutmix"):
+        at_least(f"augmentation.{field}", getattr(given, field), 0)
+    padding = given.crop_padding
+    require(padding <= side, "augmentation.crop_padding", f"be <= {side}, the image's side", padding)
+    magnitude = given.randaugment_magnitude
+    require(magnitude <= 10, "augmentation.randaugment_magnitude", "be <= 10", magnitude)
+    for field in ("erasing", "mix_probability", "cutmix_share"):
+        _fraction(f"augmentation.{field}", getattr(given, field), closed=True)
 
 
 def _check_model(config: Config) -> None:

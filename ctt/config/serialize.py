@@ -35,7 +35,22 @@ def config_from_dict(values: dict[str, Any]) -> Config:
         >>> config_from_dict(config_to_dict(Config(seed=3))).seed
         3
     """
-    return _build(Config, values, "")
+    return _build(Config, _move_fields(values), "")
+
+
+_MOVED = {"data.crop_padding": "augmentation.crop_padding", "data.flip": "augmentation.flip"}
+"""Fields of the runs of older versions, and where they are now."""
+
+
+def _move_fields(values: Any) -> Any:
+    """Return the values with fields of older versions where they are now."""
+    for old, new in _MOVED.items():
+        (old_part, old_name), (new_part, new_name) = old.split("."), new.split(".")
+        if isinstance(values, dict) and isinstance(part := values.get(old_part), dict) and old_name in part:
+            kept = {name: value for name, value in part.items() if name != old_name}
+            target = {new_name: part[old_name], **values.get(new_part, {})}
+            values = {**values, old_part: kept, new_part: target}
+    return values
 
 
 def strict_json(values: Any, *, indent: int | None = None) -> str:

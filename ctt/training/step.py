@@ -9,8 +9,8 @@ import optax
 from flax import nnx
 
 from ctt.config.schema import Config
-from ctt.data.augment import augment
-from ctt.training.loss import cross_entropy
+from ctt.data.augment import Augmented, augment
+from ctt.training.loss import cross_entropy, likeliest
 from ctt.training.optimizer import build_optimizer, build_schedule
 from ctt.training.state import Batch, TrainState, init_state
 from ctt.typing import Array, Key, PyTree
@@ -55,23 +55,28 @@ def build_update(config: Config, model: nnx.Module, total_steps: int) -> tuple[T
     optimizer = build_optimizer(config.optimizer, schedule)
 
     def loss(
-        params: PyTree, statistics: PyTree, batch: Batch, keys: Key[Array, " batch"]
+        params: PyTree, statistics: PyTree, batch: Augmented, keys: Key[Array, " batch"]
     ) -> tuple[Array, tuple[Array, PyTree]]:
         model = nnx.merge(graphdef, params, statistics, rest, copy=True)  # The averages are written to.
         logits = model(batch.images, keys=keys)
         costs = cross_entropy(logits, batch.labels, label_smoothing=config.optimizer.label_smoothing)
-        accuracy = jnp.mean(jnp.argmax(logits, axis=-1) == batch.labels)
+        accuracy = jnp.mean(jnp.argmax(logits, axis=-1) == likeliest(batch.labels))
         return jnp.mean(costs), (accuracy, nnx.state(model, nnx.BatchStat))
 
     def update(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         num_examples = batch.labels.shape[0]
         augmentation_keys = example_keys(config.seed, _AUGMENTATION, state.step, num_examples)
         dropout_keys = example_keys(config.seed, _DROPOUT, state.step, num_examples)
-        images = augment(augmentation_keys, batch.images, crop_padding=config.data.crop_padding, flip=config.data.flip)
-        grad = jax.value_and_grad(loss, has_aux=True)
-        (value, (accuracy, statistics)), gradient = grad(
-            state.params, state.statistics, Batch(images, batch.labels), dropout_keys
+        augmented = augment(
+            augmentation_keys,
+            batch.images,
+            batch.labels,
+            config.augmentation,
+            num_classes=config.data.num_classes or 0,
+            fill=config.data.mean or (),
         )
+        grad = jax.value_and_grad(loss, has_aux=True)
+        (value, (accuracy, statistics)), gradient = grad(state.params, state.statistics, augmented, dropout_keys)
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
         metrics = {
             "loss": value,

@@ -141,7 +141,10 @@ BAD_INPUT = {
     "mean_of_nan": ("train tiny.py --data.mean nan", ["data.mean", "nan"]),
     "infinite_decay": ("train tiny.py --optimizer.weight-decay inf", ["optimizer.weight_decay", "inf"]),
     "infinite_eps": ("train tiny.py --normalization.eps inf", ["normalization.eps", "inf"]),
-    "crop_wider_than_the_image": ("train tiny.py --data.crop-padding 9", ["data.crop_padding", "got 9"]),
+    "crop_wider_than_the_image": (
+        "train tiny.py --augmentation.crop-padding 9",
+        ["augmentation.crop_padding", "got 9"],
+    ),
     "other_number_of_classes": ("info tiny.py --data.num-classes 3", ["data.num_classes", "got 3"]),
     "json_is_a_folder": ("train tiny.py --json full", ["--json", "`full`"]),
     "val_size_zero": ("train tiny.py --data.val-size 0", ["data.val_size", "got 0"]),

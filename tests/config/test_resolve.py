@@ -91,7 +91,7 @@ def test_a_given_horizon_is_kept():
         ("data.split_seed", -1, r"be in \[0, 2\^32\)"),
         ("data.mean", (0.1, 0.2), r"have one value a channel \(1\)"),
         ("data.std", (0.0,), "be > 0"),
-        ("data.crop_padding", -1, "be >= 0"),
+        ("augmentation.crop_padding", -1, "be >= 0"),
         ("model.patch_size", 0, "be >= 1"),
         ("model.patch_size", 3, "divide the image's height 8 and width 8"),
         ("model.width", 0, "be >= 1"),

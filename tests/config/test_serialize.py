@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctt.config import (
+    AugmentationConfig,
     Config,
     DataConfig,
     InputError,
@@ -28,8 +29,8 @@ CONFIGS = st.builds(
         name=st.text(),
         image_shape=st.none() | st.tuples(*[st.integers(1, 512)] * 3),
         mean=st.none() | st.lists(FRACTIONS, max_size=3).map(tuple),
-        flip=st.booleans(),
     ),
+    augmentation=st.builds(AugmentationConfig, flip=st.booleans(), mixup=FRACTIONS),
     model=st.builds(
         ModelConfig,
         attention_biases=st.lists(st.sampled_from(["query", "key", "value", "output"]), unique=True).map(tuple),
@@ -77,6 +78,12 @@ def test_absent_fields_keep_their_defaults():
 def test_values_that_do_not_fit_are_refused(values, message):
     with pytest.raises(InputError, match=message):
         config_from_dict(values)
+
+
+def test_fields_of_older_versions_are_found_where_they_are_now():
+    old = {"data": {"name": "digits", "crop_padding": 3, "flip": True}}
+    assert config_from_dict(old).augmentation == AugmentationConfig(crop_padding=3, flip=True)
+    assert config_from_dict({**old, "augmentation": {"flip": False}}).augmentation.flip is False
 
 
 def test_a_config_that_is_no_object_is_refused():

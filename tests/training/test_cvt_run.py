@@ -12,7 +12,7 @@ from ctt.cli.main import main
 from ctt.training.run import load_run
 
 CONFIG = """
-from ctt.config import Config, DataConfig, ModelConfig, StagesConfig, SplittingConfig, TrainingConfig
+from ctt.config import AugmentationConfig, Config, ModelConfig, StagesConfig, SplittingConfig, TrainingConfig
 
 def get_config():
     stages = StagesConfig(
@@ -20,7 +20,7 @@ def get_config():
         paddings=(1, 1), projection_kernels=(3, 3), key_value_strides=(2, 1), key_value_paddings=(1, 1),
     )
     return Config(
-        data=DataConfig(flip=True),
+        augmentation=AugmentationConfig(flip=True),
         model=ModelConfig(name="cvt", stages=stages, activation="relu", convolution_normalization="batch"),
         training=TrainingConfig(steps=4, batch_size=16, log_every=2, eval_every=2, certify=False),
     )

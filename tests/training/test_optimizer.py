@@ -7,7 +7,7 @@ import optax
 import pytest
 from flax import nnx
 
-from ctt.config import Config, DataConfig, ModelConfig, OptimizerConfig, SplittingConfig
+from ctt.config import AugmentationConfig, Config, ModelConfig, OptimizerConfig, SplittingConfig
 from ctt.config.resolve import resolve_config
 from ctt.models.build import build_model
 from ctt.training.loss import cross_entropy
@@ -105,7 +105,7 @@ def updated(compilation_cache):
     """A state and a batch, and what two calls of the update return for them."""
     config = resolve_config(
         Config(
-            data=DataConfig(crop_padding=1, flip=True),
+            augmentation=AugmentationConfig(crop_padding=1, flip=True),
             model=ModelConfig(patch_size=4, width=8, num_heads=2, feedforward_width=8, activation="relu", dropout=0.1),
             splitting=SplittingConfig(steps=2),
         )

@@ -20,11 +20,11 @@ TOTAL = 6
 """Optimiser steps of the tiny run; it evaluates and saves at 3 and 6, and logs at 2, 4 and 6."""
 
 CONFIG = """
-from ctt.config import Config, DataConfig, ModelConfig, SplittingConfig, TrainingConfig
+from ctt.config import AugmentationConfig, Config, ModelConfig, SplittingConfig, TrainingConfig
 
 def get_config():
     return Config(
-        data=DataConfig(crop_padding=1, flip=True),
+        augmentation=AugmentationConfig(crop_padding=1, flip=True),
         model=ModelConfig(
             patch_size=4, width=8, num_heads=2, feedforward_width=8, activation="relu", dropout=0.1
         ),

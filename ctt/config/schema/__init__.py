@@ -10,13 +10,14 @@ fields (each says from which) when the config is resolved.
 * `training`: the optimiser and the loop.
 """
 
-from ctt.config.schema.data import DataConfig
+from ctt.config.schema.data import AugmentationConfig, DataConfig
 from ctt.config.schema.model import ModelConfig, NormalizationConfig, StagesConfig
 from ctt.config.schema.run import Config
 from ctt.config.schema.time import ControlsConfig, GradientConfig, SplittingConfig
 from ctt.config.schema.training import OptimizerConfig, TrainingConfig
 
 __all__ = [
+    "AugmentationConfig",
     "Config",
     "ControlsConfig",
     "DataConfig",

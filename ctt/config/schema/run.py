@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ctt.config.schema.data import DataConfig
+from ctt.config.schema.data import AugmentationConfig, DataConfig
 from ctt.config.schema.model import ModelConfig, NormalizationConfig
 from ctt.config.schema.time import ControlsConfig, GradientConfig, SplittingConfig
 from ctt.config.schema.training import OptimizerConfig, TrainingConfig
@@ -17,6 +17,7 @@ class Config:
     seed: int = 0
     """Seed of the initial weights, batches, augmentation and dropout, in [0, 2^32)."""
     data: DataConfig = field(default_factory=DataConfig)
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     normalization: NormalizationConfig = field(default_factory=NormalizationConfig)
     splitting: SplittingConfig = field(default_factory=SplittingConfig)
