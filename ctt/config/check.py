@@ -25,6 +25,7 @@ def check_fields(config: Config) -> None:
     _check_time(config)
     _check_optimizer(config)
     _check_training(config)
+    _check_devices(config)
 
 
 def _positive(field: str, value: float | None) -> None:
@@ -150,9 +151,34 @@ def _check_optimizer(config: Config) -> None:
 def _check_training(config: Config) -> None:
     training = config.training
     _positive("training.epochs", training.epochs)
-    for field in ("batch_size", "eval_batch_size", "log_every", "keep_checkpoints"):
+    for field in ("batch_size", "eval_batch_size", "log_every", "keep_checkpoints", "steps_per_dispatch"):
         at_least(f"training.{field}", getattr(training, field), 1)
     for field in ("steps", "eval_every", "checkpoint_every"):
         value = getattr(training, field)
         if value is not None:
             at_least(f"training.{field}", value, 1)
+
+
+def _check_devices(config: Config) -> None:
+    devices, batch_size = config.devices, config.training.batch_size
+    at_least("devices.fsdp", devices.fsdp, 1)
+    at_least("devices.timeout", devices.timeout, 1)
+    for field, least in (("data", 1), ("num_processes", 1), ("process_id", 0)):
+        value = getattr(devices, field)
+        if value is not None:
+            at_least(f"devices.{field}", value, least)
+    shares = (devices.data or 1) * devices.fsdp
+    name = "devices.data" if devices.data else "devices.fsdp"
+    divides = f"be such that data times fsdp divides `training.batch_size` = {batch_size}"
+    require(batch_size % shares == 0, name, divides, shares)
+    given = [field for field in ("coordinator", "num_processes", "process_id") if getattr(devices, field) is not None]
+    if given:
+        together = "be given together with devices.coordinator, devices.num_processes and devices.process_id"
+        require(len(given) == 3, f"devices.{given[0]}", together, getattr(devices, given[0]))
+        on = "not be off where a coordinator is given"
+        require(devices.distributed != "off", "devices.distributed", on, devices.distributed)
+        host, _, port = (devices.coordinator or "").rpartition(":")
+        is_address = bool(host) and port.isdecimal() and int(port) < 2**16
+        require(is_address, "devices.coordinator", "be host:port", devices.coordinator)
+        inside = f"be < devices.num_processes = {devices.num_processes}"
+        require((devices.process_id or 0) < (devices.num_processes or 0), "devices.process_id", inside, devices.process_id)

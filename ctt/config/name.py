@@ -35,6 +35,7 @@ PositionName = Literal["learned", "sincos"]
 PoolingName = Literal["cls", "mean"]
 OptimizerName = Literal["adamw"]
 DtypeName = Literal["float32", "bfloat16", "float64"]
+DistributedName = Literal["auto", "on", "off"]
 SplitName = Literal["train", "val", "test"]
 
 SCHEMES: tuple[str, ...] = tuple(name for name in get_args(SchemeName) if name not in ("word", "literal"))

@@ -41,6 +41,8 @@ class TrainingConfig:
     """Images a step, >= 1, at most the training split."""
     eval_batch_size: int = 500
     """Images a step of evaluation, >= 1; changes nothing but speed and memory."""
+    steps_per_dispatch: int = 16
+    """At most so many optimiser steps between two looks of the host at the device, >= 1; changes nothing but speed."""
     log_every: int = 50
     """Optimiser steps between lines of `metrics.jsonl`, >= 1."""
     eval_every: int | None = None
@@ -48,7 +50,7 @@ class TrainingConfig:
     checkpoint_every: int | None = None
     """Optimiser steps between checkpoints, >= 1; None: with each evaluation."""
     keep_checkpoints: int = 2
-    """How many of the newest checkpoints are kept, >= 1."""
+    """How many of the newest checkpoints are kept, >= 1; the best on `val` is kept besides."""
     certify: bool = True
     """Measure the order of the discretisation before the first step (seconds) and keep it in `manifest.json`."""
     log_splitting_error: bool = False
