@@ -75,7 +75,7 @@ def run(words: list[str]) -> int:
 
     from ctt.config.requirement import require
     from ctt.training.evaluate import build_adaptive_evaluator, build_evaluator, split_model
-    from ctt.training.loop import load_with_progress
+    from ctt.training.loading import load_with_progress
     from ctt.training.progress import build_reporter
     from ctt.training.run import discretise_anew, load_run
 

@@ -181,4 +181,6 @@ def _check_devices(config: Config) -> None:
         is_address = bool(host) and port.isdecimal() and int(port) < 2**16
         require(is_address, "devices.coordinator", "be host:port", devices.coordinator)
         inside = f"be < devices.num_processes = {devices.num_processes}"
-        require((devices.process_id or 0) < (devices.num_processes or 0), "devices.process_id", inside, devices.process_id)
+        require(
+            (devices.process_id or 0) < (devices.num_processes or 0), "devices.process_id", inside, devices.process_id
+        )

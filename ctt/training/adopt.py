@@ -50,7 +50,12 @@ def create_run(
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as temporary:
             partial = RunDirectory(Path(temporary) / "run")
             partial.create(config, manifest)
-            CheckpointStore(partial.checkpoints, run_id=manifest["run_id"]).save(0, state_record(state), {})
+            store = CheckpointStore(partial.checkpoints, run_id=manifest["run_id"])
+            try:
+                store.save(0, state_record(state), {})
+                store.wait()
+            finally:
+                store.close()
             if path.exists():
                 path.rmdir()  # Empty, as `check_free` saw.
             os.replace(partial.path, path)

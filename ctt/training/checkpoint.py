@@ -1,25 +1,40 @@
-"""Checkpoints by Orbax: atomic, the newest few kept, verified when read."""
+"""Checkpoints by Orbax: written in the background, atomic, the newest few and the best kept, verified when read."""
 
 import hashlib
 import json
+import logging
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
+from orbax.checkpoint import checkpoint_managers
 
-from ctt.config.error import InputError
+from ctt.config.error import InputError, RunStoppedError
+from ctt.training.devices import is_leader, wait_for_all
 from ctt.training.digest import tree_sha256
 
 T = TypeVar("T")
+
+_PATIENCE = 600
+"""Seconds after which a save that does not end, or a process that does not come to one, is an error."""
+
+
+class SaveError(RunStoppedError):
+    """A checkpoint could not be written; the older ones are kept."""
+
+    exit_status = 2
 
 
 class CheckpointStore:
     """The folder `checkpoints/` of a run.
 
-    A checkpoint is written beside its final name and renamed, so one that exists is whole; its
-    record holds the sha256 of all that was saved and the run's identity, so one that was damaged later or
-    put there from elsewhere is noticed.
+    A checkpoint is written beside its final name and renamed, so one that exists is whole; its record holds the sha256
+    of all that was saved and the run's identity, so one that was damaged later or put there from elsewhere is noticed.
+    It holds every array whole, however many devices it was cut up among, and can be restored onto any number of them.
     """
 
     def __init__(self, directory: Path, *, run_id: str, keep: int | None = None):
@@ -28,56 +43,174 @@ class CheckpointStore:
         Args:
             directory: the folder; made at the first save.
             run_id: tells the run's own checkpoints from those of another run.
-            keep: how many of the newest are kept; None: all.
+            keep: how many of the newest are kept, and the one of the best score besides; None: all.
         """
         self.directory = directory.absolute()
-        self._run_id = run_id
-        self._keep = keep
+        self._run_id, self._keep = run_id, keep
         self._manager: ocp.CheckpointManager | None = None
 
     def _open(self) -> ocp.CheckpointManager:
         if self._manager is None:
-            options = ocp.CheckpointManagerOptions(max_to_keep=self._keep, enable_async_checkpointing=False)
-            self._manager = ocp.CheckpointManager(self.directory, options=options)
+            # Orbax logs each error of its threads with a traceback; they are raised here, in one sentence.
+            logging.getLogger("absl").setLevel(logging.CRITICAL)
+            self._manager = ocp.CheckpointManager(self.directory, options=self._options())
         return self._manager
+
+    def _options(self) -> ocp.CheckpointManagerOptions:
+        policy = None
+        if self._keep is not None:
+            latest = checkpoint_managers.LatestN(self._keep)
+            best = checkpoint_managers.BestN(get_metric_fn=_score, n=1, keep_checkpoints_without_metrics=False)
+            policy = checkpoint_managers.AnyPreservationPolicy([latest, best])
+        return ocp.CheckpointManagerOptions(
+            best_fn=_score,
+            preservation_policy=policy,
+            cleanup_tmp_directories=self._keep is not None,  # Left by a kill; a reader leaves them alone.
+            async_options=ocp.AsyncOptions(timeout_secs=_PATIENCE),
+        )
+
+    def steps(self) -> list[int]:
+        """Return the steps of all checkpoints, in their order."""
+        return sorted(self._open().all_steps()) if self.directory.is_dir() else []
 
     def latest_step(self) -> int | None:
         """Return the step of the newest checkpoint, or None."""
-        return self._open().latest_step() if self.directory.is_dir() else None
+        return max(self.steps(), default=None)
 
-    def save(self, step: int, state: Any, record: dict[str, Any]) -> None:
-        """Save a state; saving a step again changes nothing.
+    def best_step(self) -> int | None:
+        """Return the step of the checkpoint with the largest score, the newest of equals; None: none has a score."""
+        return self._open().best_step() if self.directory.is_dir() else None
+
+    def save(self, step: int, state: Any, record: dict[str, Any], *, score: float | None = None) -> None:
+        """Begin to save a state, and return; saving a step again changes nothing.
 
         Args:
             step: number of finished updates.
-            state: a pytree of arrays.
+            state: a pytree of arrays, whole on this host.
             record: JSON values that belong to it.
-        """
-        manager = self._open()
-        if step == manager.latest_step():
-            return
-        manager.save(
-            step,
-            args=ocp.args.Composite(
-                state=ocp.args.StandardSave(state),
-                record=ocp.args.JsonSave({**record, "run_id": self._run_id, "sha256": self._digest(state, record)}),
-            ),
-        )
-        manager.wait_until_finished()
+            score: what the best checkpoint has most of; None: this one has none.
 
-    def restore(self, template: T) -> tuple[T, dict[str, Any]]:
-        """Return the newest state and its record.
+        Raises:
+            SaveError: this or the save before it failed.
+        """
+        if step == self.latest_step():
+            return
+        state = jax.tree.map(np.asarray, jax.device_get(state))
+        record = {**record, "run_id": self._run_id, "sha256": self._digest(state, record)}
+        try:
+            self._open().save(
+                step,
+                args=ocp.args.Composite(state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(record)),
+                metrics=None if score is None else {"score": score},
+            )
+        except Exception as error:  # Of this save, or of the one before it, which is waited for.
+            raise self._explain(step, error) from error
+
+    def wait(self) -> None:
+        """Wait until what was begun is on the disk.
+
+        Raises:
+            SaveError: it could not be written.
+        """
+        if self._manager is None:
+            return
+        try:
+            self._manager.wait_until_finished()
+            self._manager.check_for_errors()
+        except Exception as error:
+            raise self._explain(self._manager.latest_step() or 0, error) from error
+
+    def _explain(self, step: int, error: Exception) -> SaveError:
+        reason: BaseException = error
+        while not isinstance(reason, OSError) and (inner := reason.__cause__ or reason.__context__) is not None:
+            reason = inner
+        kept = (
+            [name for name in sorted(os.listdir(self.directory)) if name.isdecimal()] if self.directory.is_dir() else []
+        )
+        newest = max(map(int, kept), default=None)
+        text = f"the one of step {newest} is kept" if newest is not None else "there is none before it"
+        return SaveError(
+            f"The checkpoint of step {step} cannot be written to `{self.directory}` "
+            f"({' '.join(str(reason).split())[:200]}); {text}. Free space there, and go on by --resume."
+        )
+
+    def restore(self, template: T, step: int | None = None) -> tuple[T, dict[str, Any]]:
+        """Return a state and its record.
 
         Args:
             template: a pytree with the shapes and types of the state.
+            step: of the checkpoint; None: the newest.
+
+        Returns:
+            The state as arrays of numpy, and the record.
 
         Raises:
-            InputError: there is no checkpoint, it cannot be read, it is damaged, or it does not fit.
+            InputError: there is no such checkpoint, it cannot be read, it is damaged, or it does not fit.
         """
-        step = self.latest_step()
-        if step is None:
+        steps = self.steps()
+        if not steps:
             raise InputError(f"`{self.directory}` holds no checkpoint. Train the run first.")
-        abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), template)
+        chosen = steps[-1] if step is None else step
+        if chosen not in steps:
+            raise InputError(
+                f"`{self.directory}` holds no checkpoint of step {chosen}, but of "
+                f"{', '.join(map(str, steps))}. Choose one of these."
+            )
+        try:
+            return self._read(template, chosen)
+        except _DamageError as error:
+            others = [str(other) for other in steps if other != chosen]
+            remedy = f"to use the one of step {others[-1]}" if others else "to start this run again from step 0"
+            raise InputError(
+                f"{self._describe(chosen, error)} Nothing was changed; move that folder away {remedy}."
+            ) from error
+
+    def restore_newest(self, template: T, warn: Callable[[str], None]) -> tuple[T, dict[str, Any]] | None:
+        """Return the newest state that is sound, and its record; damaged checkpoints are put aside.
+
+        Args:
+            template: a pytree with the shapes and types of the state.
+            warn: told of each checkpoint that is skipped.
+
+        Returns:
+            See `restore`; None: there is no checkpoint at all.
+
+        Raises:
+            InputError: there are checkpoints, and none can be read.
+        """
+        steps = self.steps()
+        damaged: list[int] = []
+        for step in reversed(steps):
+            try:
+                found = self._read(template, step)
+            except _DamageError as error:
+                warn(f"Warning: {self._describe(step, error)} An older one is looked for.")
+                damaged.append(step)
+                continue
+            self._put_aside(damaged)
+            return found
+        if steps:
+            raise InputError(
+                f"None of the checkpoints in `{self.directory}` can be read (steps {', '.join(map(str, steps))}). "
+                "Nothing was changed; start a new run with another --out."
+            )
+        return None
+
+    def _put_aside(self, steps: list[int]) -> None:
+        """Rename damaged checkpoints, so that the run can save these steps again and nothing is overwritten."""
+        if not steps:
+            return
+        if is_leader():
+            folder = self.directory.with_name("damaged_checkpoints")
+            folder.mkdir(exist_ok=True)
+            for step in steps:
+                names = (f"{step}" if number == 1 else f"{step}-{number}" for number in range(1, 10_000))
+                os.replace(self.directory / str(step), next(folder / n for n in names if not (folder / n).exists()))
+        wait_for_all("putting damaged checkpoints aside", timeout=_PATIENCE)
+        self.close()
+
+    def _read(self, template: T, step: int) -> tuple[T, dict[str, Any]]:
+        abstract = jax.tree.map(lambda x: np.empty(x.shape, x.dtype), template)
         args = ocp.args.Composite(state=ocp.args.StandardRestore(abstract), record=ocp.args.JsonRestore())
         try:
             restored = self._open().restore(step, args=args)
@@ -85,23 +218,31 @@ class CheckpointStore:
             run_id, digest = record.pop("run_id"), record.pop("sha256")
             is_sound = digest == self._digest(state, record)
         except Exception as error:  # Orbax, tensorstore and the file system each raise their own kinds.
-            reason = " ".join(str(error).split())[:200]
-            raise InputError(self._damage(step, f"{type(error).__name__}: {reason}")) from error
+            raise _DamageError(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
         if run_id != self._run_id:
-            raise InputError(self._damage(step, "it was saved by another run"))
+            raise _DamageError("it was saved by another run")
         if not is_sound:
-            raise InputError(self._damage(step, "its bytes are not the ones that were saved"))
+            raise _DamageError("its bytes are not the ones that were saved")
         return state, record
+
+    def close(self) -> None:
+        """Let go of the folder, after what was begun is on the disk."""
+        if self._manager is not None:
+            self._manager.close()
+            self._manager = None
 
     @staticmethod
     def _digest(state: Any, record: dict[str, Any]) -> str:
         text = json.dumps(record, sort_keys=True) + tree_sha256(state)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def _damage(self, step: int, reason: str) -> str:
-        others = [str(s) for s in self._open().all_steps() if s != step]
-        remedy = f"to use the one of step {others[-1]}" if others else "to start this run again from step 0"
-        return (
-            f"The checkpoint `{self.directory / str(step)}` is truncated, damaged or of another run ({reason}). "
-            f"Nothing was changed; move that folder away {remedy}."
-        )
+    def _describe(self, step: int, error: Exception) -> str:
+        return f"The checkpoint `{self.directory / str(step)}` is truncated, damaged or of another run ({error})."
+
+
+class _DamageError(Exception):
+    """A checkpoint cannot be used."""
+
+
+def _score(metrics: Any) -> float:
+    return metrics["score"]

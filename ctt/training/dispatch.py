@@ -36,8 +36,8 @@ class Landed:
 class Dispatcher:
     """The update of a run, compiled once for any number of steps up to `rows`.
 
-    The number of steps is an argument of the compiled loop and not a constant of it, so the same program makes them all,
-    whichever way they are cut into chunks: how they are cut changes no bit.
+    The number of steps is an argument of the compiled loop and not a constant of it, so the same program makes them
+    all, whichever way they are cut into chunks: how they are cut changes no bit.
     """
 
     def __init__(self, update: Update, state: TrainState, feed: Feed, layout: Layout, *, rows: int):

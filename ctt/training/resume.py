@@ -1,15 +1,18 @@
 """What may change when a run goes on."""
 
+import dataclasses
 import shlex
 
 from ctt.config.error import InputError
-from ctt.config.schema import Config
+from ctt.config.schema import Config, DevicesConfig
 from ctt.config.serialize import flatten_config
 from ctt.training.directory import RunDirectory
 
 FREE_ON_RESUME = frozenset(
     {"name", "data.dir", "training.log_every", "training.eval_every", "training.checkpoint_every"}
     | {"training.keep_checkpoints", "training.eval_batch_size", "training.certify", "training.log_splitting_error"}
+    | {"training.steps_per_dispatch"}
+    | {f"devices.{field.name}" for field in dataclasses.fields(DevicesConfig)}
 )
 """Fields that may change when a run is resumed: they say where and how often, not what is computed."""
 

@@ -125,13 +125,13 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, signum: int = signa
         step: number of finished updates at which the run should stop.
         signum: the signal.
     """
-    import ctt.training.loop as loop
+    import ctt.training.feed as feed
 
-    original = loop.batch_indices
+    original = feed.batch_indices
 
     def choose(seed: int, finished: int, **sizes: int) -> Any:
         if finished == step - 1:
             os.kill(os.getpid(), signum)
         return original(seed, finished, **sizes)
 
-    monkeypatch.setattr(loop, "batch_indices", choose)
+    monkeypatch.setattr(feed, "batch_indices", choose)

@@ -65,8 +65,8 @@ def join_processes(config: DevicesConfig) -> str | None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     seconds = round(config.timeout)
     remedy = (
-        f"The other processes of this run ({reason}) were not found within {seconds} s. Start the same command on every "
-        "host at about the same time, check that the address of process 0 can be reached, or pass "
+        f"The other processes of this run ({reason}) were not found within {seconds} s. Start the same command on "
+        "every host at about the same time, check that the address of process 0 can be reached, or pass "
         "--devices.distributed off to run on this host alone."
     )
     try:
@@ -141,5 +141,7 @@ def wait_for_all(name: str, *, timeout: float) -> None:
         timeout: seconds to wait.
     """
     if jax.process_count() > 1:
-        with _deadline(timeout, f"The other processes did not come to `{name}` within {timeout:g} s. Start them again."):
+        with _deadline(
+            timeout, f"The other processes did not come to `{name}` within {timeout:g} s. Start them again."
+        ):
             multihost_utils.sync_global_devices(name)
