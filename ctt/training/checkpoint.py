@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,6 +48,7 @@ class CheckpointStore:
         self.directory = directory.absolute()
         self._run_id, self._keep = run_id, keep
         self._manager: ocp.CheckpointManager | None = None
+        self._scores: dict[int, float | None] = {}  # Of this session; those of earlier ones are on the disk.
 
     def _open(self) -> ocp.CheckpointManager:
         if self._manager is None:
@@ -57,17 +58,25 @@ class CheckpointStore:
         return self._manager
 
     def _options(self) -> ocp.CheckpointManagerOptions:
-        policy = None
-        if self._keep is not None:
-            latest = checkpoint_managers.LatestN(self._keep)
-            best = checkpoint_managers.BestN(get_metric_fn=_score, n=1, keep_checkpoints_without_metrics=False)
-            policy = checkpoint_managers.AnyPreservationPolicy([latest, best])
+        policy = None if self._keep is None else _LatestAndBest(self._keep, self.score)
         return ocp.CheckpointManagerOptions(
-            best_fn=_score,
             preservation_policy=policy,
             cleanup_tmp_directories=self._keep is not None,  # Left by a kill; a reader leaves them alone.
             async_options=ocp.AsyncOptions(timeout_secs=_PATIENCE),
         )
+
+    def score(self, step: int) -> float | None:
+        """Return the score that a checkpoint was saved with, or None.
+
+        Args:
+            step: of the checkpoint.
+        """
+        if step in self._scores:
+            return self._scores[step]
+        try:
+            return json.loads((self.directory / str(step) / "record" / "metadata").read_text()).get("score")
+        except (OSError, ValueError, AttributeError):
+            return None  # Damaged, which is said when it is read.
 
     def steps(self) -> list[int]:
         """Return the steps of all checkpoints, in their order."""
@@ -78,8 +87,8 @@ class CheckpointStore:
         return max(self.steps(), default=None)
 
     def best_step(self) -> int | None:
-        """Return the step of the checkpoint with the largest score, the newest of equals; None: none has a score."""
-        return self._open().best_step() if self.directory.is_dir() else None
+        """Return the step of the checkpoint with the largest score, the first of equals; None: none has a score."""
+        return _find_best(self.steps(), self.score)
 
     def save(self, step: int, state: Any, record: dict[str, Any], *, score: float | None = None) -> None:
         """Begin to save a state, and return; saving a step again changes nothing.
@@ -96,12 +105,13 @@ class CheckpointStore:
         if step == self.latest_step():
             return
         state = jax.tree.map(np.asarray, jax.device_get(state))
-        record = {**record, "run_id": self._run_id, "sha256": self._digest(state, record)}
+        record = {**record, "score": score}
+        record |= {"run_id": self._run_id, "sha256": self._digest(state, record)}
+        self._scores[step] = score
         try:
             self._open().save(
                 step,
                 args=ocp.args.Composite(state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(record)),
-                metrics=None if score is None else {"score": score},
             )
         except Exception as error:  # Of this save, or of the one before it, which is waited for.
             raise self._explain(step, error) from error
@@ -215,6 +225,7 @@ class CheckpointStore:
         try:
             restored = self._open().restore(step, args=args)
             state, record = restored["state"], restored["record"]
+            _require_fit(state, template)
             run_id, digest = record.pop("run_id"), record.pop("sha256")
             is_sound = digest == self._digest(state, record)
         except Exception as error:  # Orbax, tensorstore and the file system each raise their own kinds.
@@ -244,5 +255,30 @@ class _DamageError(Exception):
     """A checkpoint cannot be used."""
 
 
-def _score(metrics: Any) -> float:
-    return metrics["score"]
+def _require_fit(state: Any, template: Any) -> None:
+    for (path, leaf), wanted in zip(jax.tree.leaves_with_path(state), jax.tree.leaves(template), strict=True):
+        if (leaf.shape, leaf.dtype) != (wanted.shape, wanted.dtype):
+            raise ValueError(
+                f"{jax.tree_util.keystr(path)} is {leaf.dtype}{list(leaf.shape)}, where the config has "
+                f"{wanted.dtype}{list(wanted.shape)}"
+            )
+
+
+def _find_best(steps: Sequence[int], score: Callable[[int], float | None]) -> int | None:
+    scores = {step: value for step in sorted(steps) if (value := score(step)) is not None}
+    return max(scores, key=lambda step: scores[step], default=None)
+
+
+class _LatestAndBest:
+    """Keeps the newest few checkpoints, and the one of the best score."""
+
+    def __init__(self, keep: int, score: Callable[[int], float | None]):
+        self._keep, self._score = keep, score
+
+    def should_preserve(
+        self, checkpoints: Sequence[checkpoint_managers.PolicyCheckpointInfo], *, context: Any
+    ) -> list[bool]:
+        del context
+        steps = [info.step for info in checkpoints]
+        kept = {*sorted(steps)[-self._keep :], _find_best(steps, self._score)}
+        return [step in kept for step in steps]

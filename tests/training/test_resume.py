@@ -179,12 +179,12 @@ def test_another_seed_gives_other_weights(train_run):
 def test_a_run_of_other_data_is_not_resumed(interrupt_run, capsys, monkeypatch):
     import dataclasses
 
-    import ctt.training.loop as loop
+    import ctt.training.loading as loading
 
     _, run = interrupt_run(2)
     capsys.readouterr()
-    load = loop.load_dataset
-    monkeypatch.setattr(loop, "load_dataset", lambda *a: dataclasses.replace(load(*a), fingerprint="0" * 64))
+    load = loading.load_dataset
+    monkeypatch.setattr(loading, "load_dataset", lambda *a: dataclasses.replace(load(*a), fingerprint="0" * 64))
     assert main(["train", "--resume", str(run)]) == 2
     assert "fingerprint" in capsys.readouterr().err
 

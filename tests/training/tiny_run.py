@@ -126,6 +126,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, signum: int = signa
         signum: the signal.
     """
     import ctt.training.feed as feed
+    from ctt.training.dispatch import Dispatcher
 
     original = feed.batch_indices
 
@@ -135,3 +136,4 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, signum: int = signa
         return original(seed, finished, **sizes)
 
     monkeypatch.setattr(feed, "batch_indices", choose)
+    monkeypatch.setattr(Dispatcher, "choose", lambda self, limit: 1)  # So that it stops at this very step.

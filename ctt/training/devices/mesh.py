@@ -101,9 +101,9 @@ class Layout:
         """Return arrays whole, on every process; where they are whole already, nothing is moved.
 
         Args:
-            tree: arrays on the devices.
+            tree: arrays on the devices, or on the host.
         """
-        if all(leaf.is_fully_replicated for leaf in jax.tree.leaves(tree)):
+        if all(getattr(leaf, "is_fully_replicated", True) for leaf in jax.tree.leaves(tree)):
             return tree
         return jax.jit(lambda tree: tree, out_shardings=jax.tree.map(lambda leaf: self.whole, tree))(tree)
 
