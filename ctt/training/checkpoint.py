@@ -1,12 +1,14 @@
 """Checkpoints by Orbax: written in the background, atomic, the newest few and the best kept, verified when read."""
 
+import functools
 import hashlib
 import json
 import logging
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import numpy as np
@@ -16,6 +18,9 @@ from orbax.checkpoint import checkpoint_managers
 from ctt.config.error import InputError, RunStoppedError
 from ctt.training.devices import is_leader, wait_for_all
 from ctt.training.digest import tree_sha256
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 T = TypeVar("T")
 
@@ -48,12 +53,14 @@ class CheckpointStore:
         self.directory = directory.absolute()
         self._run_id, self._keep = run_id, keep
         self._manager: ocp.CheckpointManager | None = None
+        self._begun: int | None = None
         self._scores: dict[int, float | None] = {}  # Of this session; those of earlier ones are on the disk.
 
     def _open(self) -> ocp.CheckpointManager:
         if self._manager is None:
             # Orbax logs each error of its threads with a traceback; they are raised here, in one sentence.
             logging.getLogger("absl").setLevel(logging.CRITICAL)
+            _hush_event_loops()
             self._manager = ocp.CheckpointManager(self.directory, options=self._options())
         return self._manager
 
@@ -104,6 +111,8 @@ class CheckpointStore:
         """
         if step == self.latest_step():
             return
+        self.wait()  # For the save before this one, whose error is its own.
+        self._begun = step
         state = jax.tree.map(np.asarray, jax.device_get(state))
         record = {**record, "score": score}
         record |= {"run_id": self._run_id, "sha256": self._digest(state, record)}
@@ -113,8 +122,8 @@ class CheckpointStore:
                 step,
                 args=ocp.args.Composite(state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(record)),
             )
-        except Exception as error:  # Of this save, or of the one before it, which is waited for.
-            raise self._explain(step, error) from error
+        except Exception as error:
+            raise self._explain(error) from error
 
     def wait(self) -> None:
         """Wait until what was begun is on the disk.
@@ -128,20 +137,21 @@ class CheckpointStore:
             self._manager.wait_until_finished()
             self._manager.check_for_errors()
         except Exception as error:
-            raise self._explain(self._manager.latest_step() or 0, error) from error
+            raise self._explain(error) from error
 
-    def _explain(self, step: int, error: Exception) -> SaveError:
+    def _explain(self, error: Exception) -> SaveError:
         reason: BaseException = error
         while not isinstance(reason, OSError) and (inner := reason.__cause__ or reason.__context__) is not None:
             reason = inner
-        kept = (
-            [name for name in sorted(os.listdir(self.directory)) if name.isdecimal()] if self.directory.is_dir() else []
-        )
-        newest = max(map(int, kept), default=None)
-        text = f"the one of step {newest} is kept" if newest is not None else "there is none before it"
+        text = " ".join(str(reason).split())[:200]
+        if "No space left" in str(reason):
+            text = "no space left on the device"
+        found = os.listdir(self.directory) if self.directory.is_dir() else []
+        newest = max((int(name) for name in found if name.isdecimal()), default=None)
+        kept = f"the one of step {newest} is kept" if newest is not None else "there is none before it"
         return SaveError(
-            f"The checkpoint of step {step} cannot be written to `{self.directory}` "
-            f"({' '.join(str(reason).split())[:200]}); {text}. Free space there, and go on by --resume."
+            f"The checkpoint of step {self._begun} cannot be written to `{self.directory}` ({text}); {kept}. Mend "
+            "that, and go on by --resume."
         )
 
     def restore(self, template: T, step: int | None = None) -> tuple[T, dict[str, Any]]:
@@ -253,6 +263,18 @@ class CheckpointStore:
 
 class _DamageError(Exception):
     """A checkpoint cannot be used."""
+
+
+@functools.cache
+def _hush_event_loops() -> None:
+    """Keep Python from printing what tensorstore reports to event loops that Orbax closed after an error."""
+    show = sys.unraisablehook
+
+    def hook(unraisable: "UnraisableHookArgs") -> None:
+        if not (isinstance(unraisable.exc_value, RuntimeError) and "loop is closed" in str(unraisable.exc_value)):
+            show(unraisable)
+
+    sys.unraisablehook = hook
 
 
 def _require_fit(state: Any, template: Any) -> None:
