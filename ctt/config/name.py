@@ -33,7 +33,8 @@ ConvolutionNormalizationName = Literal["layer", "none", "batch"]
 ScoreScaleName = Literal["head", "width"]
 PositionName = Literal["learned", "sincos"]
 PoolingName = Literal["cls", "mean"]
-OptimizerName = Literal["adamw"]
+OptimizerName = Literal["adamw", "lion", "sgd", "muon", "schedule_free"]
+ScheduleName = Literal["cosine", "wsd", "constant"]
 DtypeName = Literal["float32", "bfloat16", "float64"]
 SplitName = Literal["train", "val", "test"]
 
@@ -49,4 +50,5 @@ MODELS: tuple[str, ...] = get_args(ModelName)
 CONVOLUTION_NORMALIZATIONS: tuple[str, ...] = get_args(ConvolutionNormalizationName)
 POSITIONS: tuple[str, ...] = get_args(PositionName)
 OPTIMIZERS: tuple[str, ...] = get_args(OptimizerName)
+SCHEDULES: tuple[str, ...] = get_args(ScheduleName)
 SPLITS: tuple[str, ...] = get_args(SplitName)
