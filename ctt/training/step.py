@@ -11,6 +11,7 @@ from flax import nnx
 
 from ctt.config.schema import Config
 from ctt.data.augment import Augmented, augment
+from ctt.models.classifier import Classifier
 from ctt.training.accumulate import accumulate
 from ctt.training.loss import cross_entropy, likeliest
 from ctt.training.optimizer import build_optimizer, build_schedule, locate_parameters
@@ -40,7 +41,7 @@ def example_keys(seed: int, tag: int, step: Array, batch_size: int) -> Key[Array
     return jax.vmap(lambda slot: jax.random.fold_in(key, slot))(jnp.arange(batch_size))
 
 
-def build_update(config: Config, model: nnx.Module, total_steps: int) -> tuple[TrainState, Update]:
+def build_update(config: Config, model: Classifier, total_steps: int) -> tuple[TrainState, Update]:
     """Return the initial state and the update of a config.
 
     Args:

@@ -74,7 +74,7 @@ def locate_parameters(model: Classifier) -> Depth:
         places[name] = Place(float(last))
         for stage, evolution, offset in stages:
             if path[: len(stage)] == stage:
-                layers = offset + _layers(evolution, path[len(stage) + 2])  # After `controls` and `operators`.
+                layers = offset + _layers(evolution, str(path[len(stage) + 2]))  # After `controls` and `operators`.
                 places[name] = Place(layers, *_axes(modules.get(path[:-1]), variable.shape))
             elif path[: len(stage) - 1] == stage[:-1] and (len(stage) > 1 or path[0] == "lift"):
                 places[name] = Place(float(offset))
