@@ -15,7 +15,7 @@ def measured_weights(config: Config, state: TrainState) -> dict[str, PyTree]:
 
     Args:
         config: a resolved config.
-        state: a training state, abstract or not.
+        state: a training state.
 
     Returns:
         ``last``: the weights after the last update; with the rule schedule_free those are not the ones where gradients

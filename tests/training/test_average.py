@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 from optax.contrib import schedule_free_eval_params
 
 from ctt.config import resolve_config
@@ -13,7 +12,7 @@ from ctt.config.serialize import config_from_dict, config_to_dict
 from ctt.models.build import build_model
 from ctt.training.digest import tree_sha256
 from ctt.training.evaluate import split_model
-from ctt.training.state import Batch, TrainState, state_from_record, state_record, weights_record
+from ctt.training.state import Batch, state_from_record, state_record, weights_record
 from ctt.training.step import build_update
 from ctt.training.weights import average_weights, measured_weights
 
@@ -31,10 +30,10 @@ def train(tiny_config, fast_compilation):
         compiled = jax.jit(update, compiler_options=fast_compilation, donate_argnums=0)
         generator, states = np.random.default_rng(0), []
         for _ in range(STEPS):
-            states.append(jax.tree.map(np.asarray, state))
+            states.append(jax.tree.map(np.array, state))  # Copies, since the state is donated.
             images = jnp.asarray(generator.integers(0, 256, (BATCH, 4, 6, 1)), jnp.uint8)
             state, _ = compiled(state, Batch(images, jnp.asarray(generator.integers(0, 3, BATCH), jnp.int32)))
-        return config, [*states, jax.tree.map(np.asarray, state)]
+        return config, [*states, jax.tree.map(np.array, state)]
 
     return run
 
@@ -109,14 +108,14 @@ def test_decay_zero_is_the_last_weights():
 
 
 def test_an_average_changes_nothing_of_the_training(plain, averaged):
-    hashes = {tree_sha256(weights_record(states[-1].params)) for _, states in (plain, averaged)}
-    assert len(hashes) == 1
+    # But for round-off: it is another program, which a compiler may fuse otherwise.
+    assert_close(plain[1][-1].params, averaged[1][-1].params)
 
 
 @pytest.mark.parametrize("kind", ["plain", "averaged", "free", "normalized"])
 def test_a_state_survives_its_record(kind, request):
     _, states = request.getfixturevalue(kind)
-    template = jax.eval_shape(lambda: states[0])
+    template = states[0]
     restored = state_from_record(state_record(states[-1]), template)
     assert jax.tree.structure(restored) == jax.tree.structure(states[-1])
     assert jax.tree.all(jax.tree.map(np.array_equal, restored, states[-1]))
@@ -145,10 +144,9 @@ def test_with_average_both_are_measured(normalized):
 
 def test_measured_weights_fit_the_model(normalized):
     config, states = normalized
-    graphdef, weights, rest = split_model(build_model(config))
+    _, weights, _ = jax.eval_shape(lambda: split_model(build_model(config)))
     for value in measured_weights(config, states[-1]).values():
         assert jax.tree.structure(value) == jax.tree.structure(weights)
-        assert nnx.merge(graphdef, value, rest)(np.zeros((2, 4, 6, 1), np.uint8)).shape == (2, 3)
 
 
 def test_schedule_free_measures_the_average_of_its_steps(free):
@@ -160,17 +158,12 @@ def test_schedule_free_measures_the_average_of_its_steps(free):
     assert max(jax.tree.leaves(distance)) > 1e-4
 
 
-def test_schedule_free_is_found_with_clipping_and_decay_by_layer(train):
+def test_schedule_free_is_found_with_clipping_and_decay_by_layer(tiny_config):
     overrides = {"optimizer.name": "schedule_free", "optimizer.schedule": "constant", "optimizer.layer_decay": 0.5}
-    config, states = train({**overrides, "optimizer.clip_norm": 0.1})
-    assert set(measured_weights(config, states[-1])) == {"last"}
-
-
-def test_abstract_states_have_measured_weights(averaged):
-    config, states = averaged
-    abstract = jax.eval_shape(lambda: states[0])
-    assert isinstance(abstract, TrainState)
-    assert set(measured_weights(config, abstract)) == {"last", "ema"}
+    config = tiny_config({**overrides, "optimizer.clip_norm": 0.1})
+    state = jax.eval_shape(lambda: build_update(config, build_model(config), 8)[0])
+    measured = jax.eval_shape(lambda state: measured_weights(config, state), state)
+    assert jax.tree.structure(measured) == jax.tree.structure({"last": state.weights})
 
 
 def test_the_recipe_survives_json(averaged, free):

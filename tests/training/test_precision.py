@@ -136,7 +136,7 @@ def test_the_walk_sees_what_is_inside_of_loops():
     assert "exp" in names
 
 
-@pytest.mark.parametrize(("mixed", "smoothing"), itertools.product((False, True), (0.0, 0.1)))
+@pytest.mark.parametrize(("mixed", "smoothing"), list(itertools.product((False, True), (0.0, 0.1))))
 def test_the_loss_of_float32_logits_is_float32(mixed, smoothing):
     labels = jnp.full((2, 3), 1 / 3) if mixed else jnp.array([0, 2])
     logits = jnp.asarray(np.random.default_rng(0).standard_normal((2, 3)), jnp.float32)
