@@ -26,6 +26,7 @@ def check_fields(config: Config) -> None:
     _check_optimizer(config)
     _check_training(config)
     _check_devices(config)
+    _check_micro_batches(config)
 
 
 def _positive(field: str, value: float | None) -> None:
@@ -93,6 +94,7 @@ def _check_model(config: Config) -> None:
     biases = model.attention_biases
     require(len(set(biases)) == len(biases), "model.attention_biases", "name each projection once", biases)
     _fraction("model.dropout", model.dropout)
+    _fraction("model.stochastic_depth", model.stochastic_depth)
     _positive("model.heat_diffusivity", model.heat_diffusivity)
     operators = model.operators
     require(len(operators) >= 1, "model.operators", "name at least one operator", operators)
@@ -140,12 +142,68 @@ def _check_optimizer(config: Config) -> None:
     optimizer = config.optimizer
     _positive("optimizer.learning_rate", optimizer.learning_rate)
     at_least("optimizer.weight_decay", optimizer.weight_decay, 0)
-    _fraction("optimizer.b1", optimizer.b1)
-    _fraction("optimizer.b2", optimizer.b2)
-    _fraction("optimizer.warmup_fraction", optimizer.warmup_fraction)
-    _fraction("optimizer.final_fraction", optimizer.final_fraction, closed=True)
+    for field in ("b1", "b2", "momentum", "warmup_fraction", "label_smoothing"):
+        _fraction(f"optimizer.{field}", getattr(optimizer, field))
+    for field in ("initial_fraction", "final_fraction"):
+        _fraction(f"optimizer.{field}", getattr(optimizer, field), closed=True)
+    for field in ("decay_fraction", "layer_decay"):
+        value = getattr(optimizer, field)
+        require(0 < value <= 1, f"optimizer.{field}", "be in (0, 1]", value)
     _positive("optimizer.clip_norm", optimizer.clip_norm)
-    _fraction("optimizer.label_smoothing", optimizer.label_smoothing)
+    if optimizer.ema_decay is not None:
+        _fraction("optimizer.ema_decay", optimizer.ema_decay)
+    if optimizer.schedule == "wsd":
+        rest = 1 - optimizer.warmup_fraction
+        requirement = f"be <= {rest:g}, what `optimizer.warmup_fraction` = {optimizer.warmup_fraction:g} leaves"
+        require(
+            optimizer.decay_fraction <= rest + 1e-9, "optimizer.decay_fraction", requirement, optimizer.decay_fraction
+        )
+    if optimizer.name == "schedule_free":
+        _check_schedule_free(config)
+
+
+def _check_schedule_free(config: Config) -> None:
+    optimizer, model = config.optimizer, config.model
+    require(optimizer.b1 > 0, "optimizer.b1", "be > 0 with schedule_free, which divides by it", optimizer.b1)
+    require(
+        optimizer.schedule == "constant",
+        "optimizer.schedule",
+        "be constant with schedule_free, whose average takes the place of a descent",
+        optimizer.schedule,
+        remedy="Pass --optimizer.schedule constant.",
+    )
+    require(
+        optimizer.ema_decay is None,
+        "optimizer.ema_decay",
+        "be None with schedule_free, whose weights are an average already",
+        optimizer.ema_decay,
+        remedy="Leave it out, or choose another optimizer.name.",
+    )
+    require(
+        model.name != "cvt" or model.convolution_normalization != "batch",
+        "model.convolution_normalization",
+        "not be batch with schedule_free, whose running averages would be those of other weights than are measured",
+        model.convolution_normalization,
+        remedy="Pass --model.convolution-normalization layer, or choose another optimizer.name.",
+    )
+
+
+def _check_micro_batches(config: Config) -> None:
+    training, model = config.training, config.model
+    at_least("training.micro_batches", training.micro_batches, 1)
+    require(
+        training.batch_size % training.micro_batches == 0,
+        "training.micro_batches",
+        f"divide `training.batch_size` = {training.batch_size}",
+        training.micro_batches,
+    )
+    require(
+        training.micro_batches == 1 or model.name != "cvt" or model.convolution_normalization != "batch",
+        "training.micro_batches",
+        "be 1 with `model.convolution_normalization` batch, whose statistics are those of the whole batch",
+        training.micro_batches,
+        remedy="Leave it out, or pass --model.convolution-normalization layer.",
+    )
 
 
 def _check_training(config: Config) -> None:

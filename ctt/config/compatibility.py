@@ -204,6 +204,7 @@ def _check_literal(config: Config) -> None:
         "model.activation": (model.activation, "relu"),
         "model.feedforward_width": (model.feedforward_width, model.width),
         "model.dropout": (model.dropout, 0.0),
+        "model.stochastic_depth": (model.stochastic_depth, 0.0),
         "normalization.placement": (config.normalization.placement, "post"),
         "normalization.constraint": (config.normalization.constraint, "s1"),
         "normalization.shared": (config.normalization.shared, False),

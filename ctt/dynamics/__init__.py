@@ -14,7 +14,7 @@
 
 from ctt.dynamics.attention import SelfAttention, attend
 from ctt.dynamics.convolution import ConvolutionalAttention, convolve_depthwise
-from ctt.dynamics.dropout import Masked, dropout_masks, mask_operator
+from ctt.dynamics.dropout import Masked, depth_masks, dropout_masks, mask_operator
 from ctt.dynamics.feedforward import FeedForward
 from ctt.dynamics.heat import HeatDiffusion
 from ctt.dynamics.kernel import KernelAttention, KernelLinear
@@ -55,6 +55,7 @@ __all__ = [
     "TangentNormalized",
     "attend",
     "convolve_depthwise",
+    "depth_masks",
     "dropout_masks",
     "lift_precision",
     "mask_operator",

@@ -1,4 +1,4 @@
-"""Dropout of an operator's output: one mask an operator and step.
+"""Dropout of an operator's output, and of an operator as a whole: one mask an operator and step.
 
 The mask is drawn once a step and shared by every stage of a substep, by both halves of a
 palindrome and by a recomputation, so that a step with dropout is still one step of one ODE.
@@ -31,6 +31,27 @@ def dropout_masks(
     """
     keep = jax.vmap(lambda key: jax.random.bernoulli(key, 1 - rate, shape))(keys)
     return keep.astype(dtype) / jnp.asarray(1 - rate, dtype)
+
+
+def depth_masks(
+    keys: Key[Array, " batch"], ndim: int, *, rate: float | Array, dtype: jnp.dtype
+) -> Float[Array, "batch ..."]:
+    """Draw one factor an example, from the example's own key: whether an operator acts in a step.
+
+    Args:
+        keys: one key an example `[batch]`.
+        ndim: axes of the state, the batch's included.
+        rate: probability of a zero, in [0, 1); may be traced.
+        dtype: type of the factors.
+
+    Returns:
+        `[batch, 1, ..., 1]`: ``1 / (1 - rate)`` with probability ``1 - rate``, else 0.
+
+    References:
+        Huang et al., arXiv:1603.09382, equation (2), scaled while training and not afterwards.
+    """
+    keep = jax.vmap(lambda key: jax.random.bernoulli(key, 1 - rate))(keys)
+    return (keep / (1 - rate)).astype(dtype).reshape(-1, *[1] * (ndim - 1))
 
 
 class Masked(nnx.Module):

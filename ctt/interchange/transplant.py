@@ -21,7 +21,7 @@ _WEIGHTS = (nnx.Param, nnx.BatchStat)
 _POSITIONS: Path = ("lift", "positions")
 _READERS = ("model.", "normalization.", "data.mean", "data.std")
 """Fields, by their beginning, that decide what a weight does where its shape does not show it."""
-_WITHOUT_WEIGHTS = ("model.dropout", "model.dtype")
+_WITHOUT_WEIGHTS = ("model.dropout", "model.stochastic_depth", "model.dtype")
 
 
 def transplant(source: Config, model: Classifier, target: Config) -> tuple[Classifier, list[str]]:

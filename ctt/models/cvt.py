@@ -1,5 +1,8 @@
 """The Convolutional vision Transformer: stages of a convolutional embedding and an evolution in depth."""
 
+import itertools
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -18,12 +21,13 @@ from ctt.typing import Array, Key, Logits, Tokens
 class Stage(nnx.Module):
     """One stage: an embedding of the mesh before it, a class token where it has one, and an evolution in depth."""
 
-    def __init__(self, config: Config, *, is_last: bool, key: Key[Array, ""]):
+    def __init__(self, config: Config, *, is_last: bool, stochastic_depth: tuple[float, float], key: Key[Array, ""]):
         """Create the stage with its initial weights.
 
         Args:
             config: the config of this stage, of `split_stages`.
             is_last: whether the model's own closing normalisation serves this stage.
+            stochastic_depth: probability of leaving out an operator at the start and at the end of the stage.
             key: randomness of the initial weights.
         """
         model, stages = config.model, config.model.stages
@@ -47,7 +51,7 @@ class Stage(nnx.Module):
         self.class_token = nnx.Param(draw(rngs.params(), (model.width,), param_dtype)) if has_token else None
         has_set = config.normalization.placement != "pre" and not is_last
         self.normalization = build_normalization(config, rngs) if has_set else None
-        self.evolution = Evolution(config, build_operators(config), key=depth_key)
+        self.evolution = Evolution(config, build_operators(config), key=depth_key, stochastic_depth=stochastic_depth)
 
     def embed(self, mesh: Array) -> Tokens:
         """Return the tokens of the stage `[batch, tokens, width]`, the class token first.
@@ -88,8 +92,10 @@ class CvT(Classifier):
         self.placement = config.normalization.placement
         self.stages = nnx.List(
             [
-                Stage(stage, is_last=index == len(configs) - 1, key=stage_key)
-                for index, (stage, stage_key) in enumerate(zip(configs, stage_keys, strict=True))
+                Stage(stage, is_last=index == len(configs) - 1, stochastic_depth=rates, key=stage_key)
+                for index, (stage, rates, stage_key) in enumerate(
+                    zip(configs, _share_depth(configs), stage_keys, strict=True)
+                )
             ]
         )
         rngs = nnx.Rngs(params=out_key)
@@ -136,3 +142,10 @@ class CvT(Classifier):
     @property
     def _has_frame(self) -> bool:
         return self.placement == "tangent"
+
+
+def _share_depth(configs: Sequence[Config]) -> list[tuple[float, float]]:
+    """Return the probabilities of leaving out an operator at the two ends of each stage, linear in time over all."""
+    times = [0.0, *itertools.accumulate(config.splitting.horizon or 0.0 for config in configs)]
+    rates = [configs[0].model.stochastic_depth * time / times[-1] for time in times]
+    return list(itertools.pairwise(rates))

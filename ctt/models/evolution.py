@@ -13,7 +13,7 @@ from ctt.adjoints.method import build_rollout
 from ctt.config.schema import Config
 from ctt.controls.basis import BASES
 from ctt.controls.stack import Controls, list_names, merge_by_name, split_by_name
-from ctt.dynamics.dropout import dropout_masks, mask_operator
+from ctt.dynamics.dropout import depth_masks, dropout_masks, mask_operator
 from ctt.dynamics.operator import Operator
 from ctt.splitting.compatibility import check_operators
 from ctt.splitting.integrate import Marcher
@@ -22,6 +22,9 @@ from ctt.splitting.rollout import Rollout, trajectory
 from ctt.splitting.scheme import Scheme, build_scheme
 from ctt.splitting.substep import build_substeps
 from ctt.typing import Array, Key, PyTree, RunningCost, Step, Tokens
+
+_DEPTH_TAG = 2**20
+"""Keeps the draws of stochastic depth apart from those of dropout."""
 
 
 class Evolution(nnx.Module):
@@ -43,6 +46,7 @@ class Evolution(nnx.Module):
         build_operators: Callable[[nnx.Rngs], Mapping[str, Operator]],
         *,
         key: Key[Array, ""],
+        stochastic_depth: tuple[float, float] | None = None,
     ):
         """Draw the controls and choose the discretisation.
 
@@ -50,6 +54,8 @@ class Evolution(nnx.Module):
             config: a resolved config.
             build_operators: makes the operators of one instant by name, in the order that the scheme counts them.
             key: randomness of the initial controls.
+            stochastic_depth: probability of leaving out an operator at the start and at the end of this depth; None:
+                from 0 to that of the config, as in a network of one stage.
 
         Raises:
             InputError: the scheme and its substeps do not go together with the operators.
@@ -65,6 +71,7 @@ class Evolution(nnx.Module):
         self.substeps = build_substeps(splitting.operator_substeps or splitting.substep, len(names))
         self.gradient_method = config.gradient.method
         self.dropout = config.model.dropout
+        self.stochastic_depth = stochastic_depth or (0.0, config.model.stochastic_depth)
         basis = BASES[controls.basis](controls.knots, splitting.horizon)
         self.steps_per_slice = basis.steps_per_slice(splitting.steps)
         self.is_merged = self.scheme is not None and self.scheme.merge_ends
@@ -197,8 +204,8 @@ class Evolution(nnx.Module):
         position: Callable[[int], Any],
         u: Tokens,
     ) -> Sequence[Operator]:
-        """Return the operators with dropout; `position` numbers the masks of each operator along the depth."""
-        if keys is None or self.dropout == 0:
+        """Return the operators with their masks; `position` numbers those of each operator along the depth."""
+        if keys is None or not (self.dropout or any(self.stochastic_depth)):
             return operators
         return [
             # A mask would spoil an exact substep: the flow of a masked field is not the masked flow.
@@ -208,7 +215,22 @@ class Evolution(nnx.Module):
 
     def _mask(self, keys: Key[Array, " batch"], n: Any, index: int, u: Tokens) -> Array:
         step_keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, n), index))(keys)
-        return dropout_masks(step_keys, u.shape[1:], rate=self.dropout, dtype=u.dtype)
+        mask: Any = 1
+        if self.dropout:
+            mask = dropout_masks(step_keys, u.shape[1:], rate=self.dropout, dtype=u.dtype)
+        if any(self.stochastic_depth):
+            depth_keys = jax.vmap(lambda key: jax.random.fold_in(key, _DEPTH_TAG))(step_keys)
+            mask = mask * depth_masks(depth_keys, u.ndim, rate=self._drop_rate(n, index), dtype=u.dtype)
+        return mask
+
+    def _drop_rate(self, n: Any, index: int) -> Any:
+        """Return the probability of leaving out an operator, linear in time: that of the end of a step, or of a node.
+
+        References:
+            Huang et al., arXiv:1603.09382, equation (4), with l / L the time over the horizon.
+        """
+        start, end = self.stochastic_depth
+        return start + (end - start) * (n + (index not in self._nodal_indices)) / self.steps
 
 
 def _find_scheme(config: Config, names: tuple[str, ...]) -> Scheme | None:

@@ -1,6 +1,7 @@
 """What changes from one update to the next."""
 
-from dataclasses import dataclass
+import dataclasses
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -21,16 +22,18 @@ class TrainState:
         params: learnable weights.
         statistics: running averages of batch normalisation; empty without it.
         opt_state: the optimiser's state.
+        average: moving average of `weights`; empty without one.
     """
 
     step: Int[Array, ""]
     params: PyTree
     statistics: PyTree
     opt_state: PyTree
+    average: PyTree = field(default_factory=lambda: nnx.State({}))
 
     @property
     def weights(self) -> PyTree:
-        """All that evaluation needs: the learnable weights and the running averages."""
+        """The learnable weights, where gradients are taken, and the running averages; see `measured_weights`."""
         return nnx.merge_state(self.params, self.statistics)
 
 
@@ -48,15 +51,22 @@ class Batch:
     labels: Labels
 
 
-def init_state(params: PyTree, statistics: PyTree, optimizer: optax.GradientTransformation) -> TrainState:
+def init_state(
+    params: PyTree, statistics: PyTree, optimizer: optax.GradientTransformation, *, has_average: bool = False
+) -> TrainState:
     """Return the state before the first update.
 
     Args:
         params: initial weights.
         statistics: initial running averages.
         optimizer: the optimiser.
+        has_average: whether a moving average of the weights is kept; it begins with the initial ones.
     """
-    return TrainState(jnp.zeros((), jnp.int32), params, statistics, optimizer.init(params))
+    state = TrainState(jnp.zeros((), jnp.int32), params, statistics, optimizer.init(params))
+    if not has_average:
+        return state
+    # Arrays of its own, so that all of a state can be donated.
+    return dataclasses.replace(state, average=jax.tree.map(jnp.copy, state.weights))
 
 
 def state_record(state: TrainState) -> dict[str, Any]:
@@ -72,6 +82,7 @@ def state_record(state: TrainState) -> dict[str, Any]:
         # A run without batch normalisation has none, and its checkpoints no such entry.
         **({"statistics": weights_record(state.statistics)} if jax.tree.leaves(state.statistics) else {}),
         "opt_state": {jax.tree_util.keystr(path): leaf for path, leaf in leaves},
+        **({"average": weights_record(state.average)} if jax.tree.leaves(state.average) else {}),
     }
 
 
@@ -86,7 +97,8 @@ def state_from_record(record: dict[str, Any], template: TrainState) -> TrainStat
     statistics = weights_from_record(record.get("statistics", {}), template.statistics)
     leaves, structure = jax.tree_util.tree_flatten_with_path(template.opt_state)
     opt_state = jax.tree.unflatten(structure, [record["opt_state"][jax.tree_util.keystr(path)] for path, _ in leaves])
-    return TrainState(record["step"], params, statistics, opt_state)
+    average = weights_from_record(record.get("average", {}), template.average)
+    return TrainState(record["step"], params, statistics, opt_state, average)
 
 
 def weights_record(weights: PyTree) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """One update, pure: ``update(state, batch) -> (state, metrics)``."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -10,9 +11,12 @@ from flax import nnx
 
 from ctt.config.schema import Config
 from ctt.data.augment import Augmented, augment
+from ctt.models.classifier import Classifier
+from ctt.training.accumulate import accumulate
 from ctt.training.loss import cross_entropy, likeliest
-from ctt.training.optimizer import build_optimizer, build_schedule
+from ctt.training.optimizer import build_optimizer, build_schedule, locate_parameters
 from ctt.training.state import Batch, TrainState, init_state
+from ctt.training.weights import average_weights
 from ctt.typing import Array, Key, PyTree
 
 Metrics: TypeAlias = dict[str, Array]
@@ -37,7 +41,7 @@ def example_keys(seed: int, tag: int, step: Array, batch_size: int) -> Key[Array
     return jax.vmap(lambda slot: jax.random.fold_in(key, slot))(jnp.arange(batch_size))
 
 
-def build_update(config: Config, model: nnx.Module, total_steps: int) -> tuple[TrainState, Update]:
+def build_update(config: Config, model: Classifier, total_steps: int) -> tuple[TrainState, Update]:
     """Return the initial state and the update of a config.
 
     Args:
@@ -46,22 +50,27 @@ def build_update(config: Config, model: nnx.Module, total_steps: int) -> tuple[T
         total_steps: length of the run, for the schedule.
 
     Returns:
-        The state before the first update, and a pure function, to be jitted.
+        The state before the first update, and a pure function, to be jitted. Its measures are those of the batch
+        before the update, the norms of the update itself and of the weights after it, all over all parameters, and the
+        learning rate of the update.
     """
     model = nnx.merge(*nnx.split(model))
     model.train()  # Batch normalisation, where there is any, uses the statistics of the batch.
     graphdef, params, statistics, rest = nnx.split(model, nnx.Param, nnx.BatchStat, ...)
-    schedule = build_schedule(config.optimizer, total_steps)
-    optimizer = build_optimizer(config.optimizer, schedule)
+    recipe, num_parts = config.optimizer, config.training.micro_batches
+    schedule = build_schedule(recipe, total_steps)
+    optimizer = build_optimizer(recipe, schedule, locate_parameters(model))
 
     def loss(
         params: PyTree, statistics: PyTree, batch: Augmented, keys: Key[Array, " batch"]
     ) -> tuple[Array, tuple[Array, PyTree]]:
         model = nnx.merge(graphdef, params, statistics, rest, copy=True)  # The averages are written to.
         logits = model(batch.images, keys=keys)
-        costs = cross_entropy(logits, batch.labels, label_smoothing=config.optimizer.label_smoothing)
+        costs = cross_entropy(logits, batch.labels, label_smoothing=recipe.label_smoothing)
         accuracy = jnp.mean(jnp.argmax(logits, axis=-1) == likeliest(batch.labels))
         return jnp.mean(costs), (accuracy, nnx.state(model, nnx.BatchStat))
+
+    differentiate = accumulate(jax.value_and_grad(loss, has_aux=True), num_parts)
 
     def update(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         num_examples = batch.labels.shape[0]
@@ -75,16 +84,23 @@ def build_update(config: Config, model: nnx.Module, total_steps: int) -> tuple[T
             num_classes=config.data.num_classes or 0,
             fill=config.data.mean or (),
         )
-        grad = jax.value_and_grad(loss, has_aux=True)
-        (value, (accuracy, statistics)), gradient = grad(state.params, state.statistics, augmented, dropout_keys)
+        (value, (accuracy, statistics)), gradient = differentiate(
+            state.params, state.statistics, augmented, dropout_keys
+        )
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        after = TrainState(state.step + 1, params, statistics, opt_state, state.average)
+        if recipe.ema_decay is not None:
+            average = average_weights(state.average, after.weights, decay=recipe.ema_decay, num_updates=state.step)
+            after = dataclasses.replace(after, average=average)
         metrics = {
             "loss": value,
             "accuracy": accuracy,
             "gradient_norm": optax.tree.norm(gradient),
+            "update_norm": optax.tree.norm(updates),
+            "parameter_norm": optax.tree.norm(params),
             "learning_rate": jnp.asarray(schedule(state.step)),
         }
-        params = optax.apply_updates(state.params, updates)
-        return TrainState(state.step + 1, params, statistics, opt_state), metrics
+        return after, metrics
 
-    return init_state(params, statistics, optimizer), update
+    return init_state(params, statistics, optimizer, has_average=recipe.ema_decay is not None), update

@@ -133,7 +133,8 @@ def test_the_update_leaves_its_state_alone(updated):
 def test_the_update_returns_the_next_state_and_measures(updated):
     _, state, (after, metrics), _, _ = updated
     assert int(after.step) == int(state.step) + 1
-    assert set(metrics) == {"loss", "accuracy", "gradient_norm", "learning_rate"}
+    names = {"loss", "accuracy", "gradient_norm", "update_norm", "parameter_norm", "learning_rate"}
+    assert set(metrics) == names
 
 
 def test_the_update_keeps_the_structure_of_the_state(updated):
@@ -146,3 +147,10 @@ def test_the_next_update_draws_other_dropout_and_augmentation(updated):
     _, _, (_, first), _, (_, second) = updated
     assert float(first["learning_rate"]) == 0
     assert float(first["loss"]) != float(second["loss"])
+
+
+def test_the_norms_are_those_of_the_update_and_of_the_weights_after_it(updated):
+    _, _, (before, _), _, (after, metrics) = updated
+    step = jax.tree.map(jnp.subtract, after.params, before.params)
+    assert float(metrics["update_norm"]) == pytest.approx(float(optax.tree.norm(step)), rel=1e-4)
+    assert float(metrics["parameter_norm"]) == pytest.approx(float(optax.tree.norm(after.params)), rel=1e-6)

@@ -83,6 +83,9 @@ heat, skew, or your own as `package.module:Class` or `folder/file.py:Class`."""
     """What the read-out sees: a class token, or the mean of the tokens."""
     dropout: float = 0.0
     """Probability of dropping an entry of an operator's output, in [0, 1); one mask an operator and step."""
+    stochastic_depth: float = 0.0
+    """Probability of leaving out an operator for an image in the last time step, in [0, 1), growing linearly in time \
+from 0; one draw an image, operator and step. The flow of the substep `exact` is never left out."""
     convolution_normalization: ConvolutionNormalizationName = "layer"
     """Of a CvT, between the depthwise and the pointwise part of a projection: `layer`, each token by itself; `none`; \
 `batch`, the published form, for which an image's field depends on its batch in training."""
