@@ -166,7 +166,7 @@ def test_cutmix_pastes_a_rectangle_and_counts_its_pixels():
     for n in range(64):
         assert set(np.unique(pasted[n])) <= {n, 63 - n}
         np.testing.assert_allclose(np.mean(pasted[n] == n), result.labels[n, n], atol=1e-6)
-    assert len({float(result.labels[n, n]) for n in range(64)}) > 30
+    assert len({float(result.labels[n, n]) for n in range(64)}) > 20
 
 
 @pytest.mark.parametrize(("share", "low", "high"), [(0.0, 0, 0), (0.5, 150, 250), (1.0, 400, 400)])

@@ -106,7 +106,7 @@ def test_what_comes_in_from_outside_has_the_fill_colour():
 @pytest.mark.parametrize("index", range(len(OPERATIONS)), ids=OPERATIONS)
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_a_stronger_operation_changes_an_image_more(index, sign):
-    image = floats(PIXELS["dark"])
+    image = floats(np.random.default_rng(1).integers(30, 90, (24, 20, 3), dtype=np.uint8))
 
     def change(magnitude):
         result = apply_operation(image, jnp.asarray(index), jnp.asarray(magnitude), jnp.asarray(sign), fill=FILL)
