@@ -50,7 +50,7 @@ def augment(
         num_classes: number of classes.
         fill: what comes in from outside or is painted over, a value of 0 to 1 a channel: the mean of the data.
     """
-    color = jnp.asarray([round(255 * value) for value in fill], jnp.int32)
+    color = jnp.asarray([min(max(round(255 * value), 0), 255) for value in fill], jnp.int32)
 
     def augment_one(key: Key[Array, ""], image: Array) -> Array:
         crop_key, flip_key = jax.random.split(key)
