@@ -57,7 +57,8 @@ def draw_batch(config: Config, dataset: Dataset, *, step: int = 0, num_examples:
     slots = np.arange(size) if size <= 2 * count else np.r_[np.arange(count), np.arange(size - count, size)]
     split = dataset.train.select(chosen[slots])
     batch = Batch(jnp.asarray(split.images), jnp.asarray(split.labels))
-    result = jax.jit(lambda batch: augment_batch(config, jnp.asarray(step, jnp.int32), batch, slots=slots))(batch)
+    places, update = jnp.asarray(slots), jnp.asarray(step, jnp.int32)
+    result = jax.jit(lambda batch: augment_batch(config, update, batch, slots=places))(batch)
     images, labels = np.asarray(result.images)[:count], np.asarray(result.labels)[:count]
     return ExampleBatch(
         originals=split.images[:count],

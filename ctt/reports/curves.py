@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ctt.reports.style import BLUE, GREEN, ORANGE, PURPLE, QUIET, SPLITS, house_style, use_whole_steps
+from ctt.reports.style import BLUE, GREEN, ORANGE, PURPLE, QUIET, SPLITS, house_style, use_log_scale, use_whole_steps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ _METERS = {
     "increment": ("Increment of a step", "share of the state"),
 }
 _SHADES = ("#a6cde8", "#08306b")
-_MANY = 40  # With fewer points than this each one is marked.
+_MANY = 25  # With fewer points than this each one is marked.
 _SIZE = (3.7, 2.5)
 
 
@@ -103,7 +103,8 @@ def plot_splitting(lines: Lines, title: str) -> "Figure | None":
                 points = _points(enumerate(line["splitting"].get(name) or [], start=1))
                 smallest = min([smallest, *(value for _, value in points)])
                 axes.plot(*_unzip(points), "-o", ms=3, color=shades(scale(line["step"])))
-            axes.set_yscale("log" if 0 < smallest < math.inf else "linear")
+            if 0 < smallest < math.inf:
+                use_log_scale(axes)
             axes.set_title(text)
             axes.set_xlabel("time step of the network")
             axes.set_ylabel(unit)
@@ -135,11 +136,12 @@ def _plot(
     axes.set_xlabel("optimiser step")
     axes.set_ylabel(unit)
     if is_log and all(value > 0 for _, _, points in series for _, value in points):
-        axes.set_yscale("log")
+        use_log_scale(axes)
     if from_zero:
         axes.set_ylim(bottom=0)
     if len(series) > 1:
-        axes.legend(handlelength=1.4, borderaxespad=0.2)
+        place = {"loc": "lower right", "bbox_to_anchor": (1.02, 0.99)}  # Beside the title, where no curve is.
+        axes.legend(ncols=len(series), handlelength=1.2, columnspacing=1.0, borderaxespad=0.2, **place)
     use_whole_steps(axes)
 
 

@@ -61,7 +61,8 @@ def house_style() -> Iterator[None]:
 
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_SETTINGS)
+        for name, value in _SETTINGS.items():
+            matplotlib.rcParams[name] = value  # pyright: ignore[reportArgumentType]
         yield
 
 
@@ -75,6 +76,21 @@ def use_whole_steps(axes: "Axes") -> None:
 
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def use_log_scale(axes: "Axes") -> None:
+    """Make the vertical axis logarithmic, labelled at 1, 2 and 5 times powers of ten.
+
+    Args:
+        axes: the axes.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 200 * low else (1.0,)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
