@@ -1,13 +1,18 @@
 """Show what a config is, without running it: parameters, substeps, FLOPs, memory.
 
-ctt info configs/cifar10_vit.py --splitting.scheme strang
+  ctt info configs/cifar10_vit.py --splitting.scheme strang
+Or, with its data, what its first training batch looks like after augmentation:
+  ctt info configs/cifar10_vit.py --data.dir DIR --figure batch.png
 """
 
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from ctt.cli.apart import check_apart
 from ctt.cli.command import CommonArguments, ConfigFile, FlatConfig, default_config, parse, print_values, write_json
+from ctt.cli.picture import check_figure
 from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config
 
@@ -18,6 +23,8 @@ class InfoArguments(CommonArguments):
 
     config_file: ConfigFile = None
     """Config file."""
+    figure: Path | None = None
+    """Also draw the first training batch, before and after augmentation, to this file: .png, .svg or .pdf."""
     config: FlatConfig = field(default_factory=Config)
 
 
@@ -33,6 +40,8 @@ def run(words: list[str]) -> int:
     default = InfoArguments(config=default_config(words, command="info"))
     arguments = parse(InfoArguments, words, default=default, command="info", description=__doc__)
     config = resolve_config(arguments.config)
+    check_figure("--figure", arguments.figure)
+    check_apart("--figure", arguments.figure, made=tuple(p for p in (arguments.json, arguments.config_file) if p))
 
     from flax import nnx
 
@@ -43,8 +52,23 @@ def run(words: list[str]) -> int:
     print("Compiling one update, to see its memory; nothing is run.", file=sys.stderr)
     footprint = measure_footprint(config)
     _print_footprint(config, footprint)
+    if arguments.figure is not None:
+        _draw(config, arguments.figure)
+        footprint["figure"] = str(arguments.figure)
     write_json(arguments.json, footprint)
     return 0
+
+
+def _draw(config: Config, path: Path) -> None:
+    """Draw the first training batch of a config."""
+    from ctt.reports.batch import draw_batch, plot_batch
+    from ctt.reports.style import save_figure
+    from ctt.training.loop import load_with_progress
+    from ctt.training.progress import build_reporter
+
+    dataset = load_with_progress(config, build_reporter())
+    save_figure(plot_batch(config, draw_batch(config, dataset)), path)
+    print(f"The first training batch, before and after augmentation: {path}")
 
 
 _LABELS = {"forward_flops": "forward flops (one image)", "update_flops": "update flops (one batch)"}

@@ -17,6 +17,7 @@ COMMANDS = {
     "import": "a run from the weights of timm or Hugging Face: ctt import FILE --out RUN",
     "export": "weights for timm or Hugging Face, or the model as one file: ctt export RUN --format NAME --out PATH",
     "verify": "order certificate and exact recoveries, in float64: ctt verify [CONFIG] [--field.sub value ...]",
+    "report": "curves and pictures of a run, and one page with all of it: ctt report RUN [--out DIR]",
     "info": "parameters, FLOPs and memory without running: ctt info CONFIG [--field.sub value ...]",
 }
 """Commands, each a module of this package with a function `run`, and what the help says of them."""

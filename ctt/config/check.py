@@ -8,6 +8,8 @@ from ctt.config.schema import Config, ModelConfig
 from ctt.config.stage import split_stages
 from ctt.config.stage_check import check_stages
 
+_MAX_COLOR_SIDE = 2048  # The sum of an image's values must fit into 32 bits.
+
 
 def check_fields(config: Config) -> None:
     """Check every field of a resolved config.
@@ -78,6 +80,10 @@ def _check_augmentation(config: Config) -> None:
         at_least(f"augmentation.{field}", getattr(given, field), 0)
     padding = given.crop_padding
     require(padding <= side, "augmentation.crop_padding", f"be <= {side}, the image's side", padding)
+    is_large = side > _MAX_COLOR_SIDE
+    for field in ("randaugment", "color_jitter"):
+        wanted = f"be 0 for images with a side over {_MAX_COLOR_SIDE} pixels"
+        require(not (is_large and getattr(given, field)), f"augmentation.{field}", wanted, getattr(given, field))
     magnitude = given.randaugment_magnitude
     require(magnitude <= 10, "augmentation.randaugment_magnitude", "be <= 10", magnitude)
     for field in ("erasing", "mix_probability", "cutmix_share"):

@@ -28,6 +28,28 @@ _AUGMENTATION, _DROPOUT = 2, 3
 """Tags that keep the uses of a run's seed apart; 0 is the initial weights, 1 the sampler."""
 
 
+def augment_batch(config: Config, step: Array, batch: Batch, *, slots: Array | None = None) -> Augmented:
+    """Return what the examples of a batch become in an update.
+
+    Args:
+        config: a resolved config.
+        step: number of finished updates.
+        batch: the whole batch, or some of it.
+        slots: the places of `batch` in the whole batch, of which partners are mirror images of each other, as in
+            ``[0, 1, 62, 63]`` of 64; None: it is whole.
+    """
+    size = batch.labels.shape[0] if slots is None else config.training.batch_size
+    keys = example_keys(config.seed, _AUGMENTATION, step, size)
+    return augment(
+        keys if slots is None else keys[slots],
+        batch.images,
+        batch.labels,
+        config.augmentation,
+        num_classes=config.data.num_classes or 0,
+        fill=config.data.mean or (),
+    )
+
+
 def example_keys(seed: int, tag: int, step: Array, batch_size: int) -> Key[Array, " batch"]:
     """Return one key an example, a function of the seed, the step and the example's place in the batch.
 

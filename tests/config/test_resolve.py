@@ -92,6 +92,8 @@ def test_a_given_horizon_is_kept():
         ("data.mean", (0.1, 0.2), r"have one value a channel \(1\)"),
         ("data.std", (0.0,), "be > 0"),
         ("augmentation.crop_padding", -1, "be >= 0"),
+        ("augmentation.randaugment_magnitude", 10.5, "be <= 10"),
+        ("augmentation.mix_probability", 1.5, r"be in \[0, 1\]"),
         ("model.patch_size", 0, "be >= 1"),
         ("model.patch_size", 3, "divide the image's height 8 and width 8"),
         ("model.width", 0, "be >= 1"),

@@ -2,11 +2,14 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+import numpy as np
+from jaxtyping import Array, Int, Key
+from scipy.special import ndtri
 
-from ctt.data.augment.operation import OPERATIONS, Image, apply_operation, blend
+from ctt.data.augment.blend import Image, blend, mean_grey, tabulate_factors, to_grey
+from ctt.data.augment.draw import below, bin_centers, draw, happens, pick
+from ctt.data.augment.operation import OPERATIONS, apply_operation, tabulate
 
-_COLOR, _CONTRAST, _BRIGHTNESS = 0, 1, 2
 _PROBABILITY = 0.5
 
 
@@ -17,7 +20,7 @@ def randaugment(
     num_operations: int,
     magnitude: float,
     magnitude_std: float,
-    fill: Float[Array, " channels"],
+    fill: Int[Array, " channels"],
 ) -> Image:
     """Return the image after random operations, each of which happens with probability 1/2.
 
@@ -30,16 +33,23 @@ def randaugment(
         fill: what comes in from outside, a value a channel.
 
     References:
-        Cubuk et al., arXiv:1909.13719; timm's ``rand-m9-mstd0.5-inc1``.
+        Cubuk et al., arXiv:1909.13719; timm's ``rand-m9-mstd0.5-inc1``, but for bicubic maps: all are bilinear.
     """
+    height, width, _ = image.shape
+    magnitudes = np.clip(magnitude + magnitude_std * ndtri(bin_centers()), 0, 10)
+    strengths = tabulate(magnitudes, height, width)
 
     def operate(image: Image, key: Key[Array, ""]) -> tuple[Image, None]:
-        which, strength, sign, whether = jax.random.split(key, 4)
-        index = jax.random.randint(which, (), 0, len(OPERATIONS))
-        drawn = jnp.clip(magnitude + magnitude_std * jax.random.normal(strength), 0, 10)
-        direction = jnp.where(jax.random.bernoulli(sign), 1.0, -1.0)
-        changed = apply_operation(image, index, drawn, direction, fill=fill)
-        return jnp.where(jax.random.bernoulli(whether, _PROBABILITY), changed, image), None
+        which, strength, direction, whether = draw(key, 4)
+        changed = apply_operation(
+            image,
+            below(which, len(OPERATIONS)),
+            below(strength, len(magnitudes)),
+            below(direction, 2),
+            strengths,
+            fill=fill,
+        )
+        return jnp.where(happens(whether, _PROBABILITY), changed, image), None
 
     return jax.lax.scan(operate, image, jax.random.split(key, num_operations))[0]
 
@@ -52,7 +62,9 @@ def jitter(key: Key[Array, ""], image: Image, *, strength: float) -> Image:
         image: pixels `[height, width, channels]`, 0 to 255.
         strength: > 0.
     """
-    factors = jax.random.uniform(key, (3,), minval=max(0.0, 1 - strength), maxval=1 + strength)
-    for factor, background in zip(factors, (_BRIGHTNESS, _CONTRAST, _COLOR), strict=True):
-        image = blend(image, jnp.asarray(background), factor)
-    return image
+    low, high = max(0.0, 1 - strength), 1 + strength
+    factors = tabulate_factors(low + (high - low) * bin_centers())
+    brightness, contrast, saturation = (pick(number, factors) for number in draw(key, 3))
+    image = blend(jnp.zeros_like(image), image, brightness)
+    image = blend(mean_grey(to_grey(image)), image, contrast)
+    return blend(to_grey(image), image, saturation)

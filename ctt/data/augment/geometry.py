@@ -16,7 +16,7 @@ def crop(
         padding: zeros added to each side, >= 0.
     """
     padded = jnp.pad(image, ((padding, padding), (padding, padding), (0, 0)))
-    row, column = jax.random.randint(key, (2,), 0, 2 * padding + 1)
+    row, column = jax.random.randint(key, (2,), 0, 2 * padding + 1, dtype=jnp.int32)
     return jax.lax.dynamic_slice(padded, (row, column, jnp.zeros_like(row)), image.shape)
 
 
@@ -27,4 +27,4 @@ def flip(key: Key[Array, ""], image: UInt8[Array, "height width channels"]) -> U
         key: draws which.
         image: pixels `[height, width, channels]`.
     """
-    return jnp.where(jax.random.bernoulli(key), image[:, ::-1], image)
+    return jnp.where(jax.random.bernoulli(key, jnp.float32(0.5)), image[:, ::-1], image)

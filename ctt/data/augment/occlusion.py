@@ -1,16 +1,17 @@
 """Random erasing, and the rectangles that it shares with cutmix."""
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key
+import numpy as np
+from jaxtyping import Array, Bool, Int, Key
 
-from ctt.data.augment.operation import Image
+from ctt.data.augment.blend import Image
+from ctt.data.augment.draw import below, bin_centers, draw, happens, pick
 
 _AREA = (0.02, 1 / 3)
 _ASPECT = 0.3
 
 
-def erase(key: Key[Array, ""], image: Image, *, probability: float, fill: Float[Array, " channels"]) -> Image:
+def erase(key: Key[Array, ""], image: Image, *, probability: float, fill: Int[Array, " channels"]) -> Image:
     """Return the image with one random rectangle painted over, or with ``1 - probability`` the image.
 
     The rectangle covers 2 to 33 % of the image, its aspect ratio is log-uniform in [0.3, 1/0.3], and it lies inside.
@@ -24,23 +25,20 @@ def erase(key: Key[Array, ""], image: Image, *, probability: float, fill: Float[
     References:
         Zhong et al., arXiv:1708.04896, algorithm 1, with sides that do not fit cut instead of drawn again.
     """
-    whether, area_key, aspect_key, place = jax.random.split(key, 4)
+    whether, area, aspect, row, column = draw(key, 5)
     height, width, _ = image.shape
-    area = height * width * jax.random.uniform(area_key, minval=_AREA[0], maxval=_AREA[1])
-    log = jnp.log(_ASPECT)
-    aspect = jnp.exp(jax.random.uniform(aspect_key, minval=log, maxval=-log))
-    sides = [jnp.sqrt(area * aspect), jnp.sqrt(area / aspect)]
+    areas = height * width * (_AREA[0] + (_AREA[1] - _AREA[0]) * bin_centers())
+    aspects = _ASPECT ** (1 - 2 * bin_centers())
+    # The side of a square of this area, times or over the root of the aspect ratio: one rounding each.
+    side = pick(area, np.sqrt(areas).astype(np.float32))
+    stretch = pick(aspect, np.sqrt(np.stack([aspects, aspects[::-1]], axis=-1)).astype(np.float32))
     rows, columns = (
-        jnp.clip(jnp.round(side), 1, size).astype(jnp.int32) for side, size in zip(sides, (height, width), strict=True)
+        jnp.clip(jnp.round(side * stretch[axis]), 1, size).astype(jnp.int32)
+        for axis, size in enumerate((height, width))
     )
-    shares = jax.random.uniform(place, (2,))
-    top, left = (
-        jnp.floor(share * (size - side + 1)).astype(jnp.int32)
-        for share, size, side in zip(shares, (height, width), (rows, columns), strict=True)
-    )
+    top, left = below(row, height - rows + 1), below(column, width - columns + 1)
     inside = rectangle(height, width, top=top, bottom=top + rows, left=left, right=left + columns)
-    is_erased = jax.random.bernoulli(whether, probability) & inside
-    return jnp.where(is_erased[..., None], fill, image)
+    return jnp.where((happens(whether, probability) & inside)[..., None], fill, image)
 
 
 def rectangle(

@@ -1,190 +1,160 @@
-"""The operations of RandAugment on one image, with strengths of timm's table.
+"""The operations of RandAugment on one image, with the strengths of timm's table.
 
-A magnitude m runs from 0 to 10, and every operation is stronger the larger it is (timm's ``inc1``). Rotations, shears
-and translations are one affine map with different matrices; colour, contrast, brightness and sharpness are one blend
-with different backgrounds: a batch computes each once, whatever its examples drew.
+A magnitude runs from 0 to 10, and every operation is stronger the larger it is (timm's ``inc1``). Under `jax.vmap`
+every image would pay for all operations, so they are three: a table of new values a channel, into which eight
+operations are written and which is looked up once; a blend with the grey or the smoothed image; and a resampling.
 """
 
-from typing import TypeAlias
+from dataclasses import dataclass
 
-import dm_pix as pix
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Int
 
-Image: TypeAlias = Float[Array, "height width channels"]
-"""Pixels of one image, 0 to 255, as floats."""
+from ctt.data.augment.affine import MAPS, move, tabulate_maps
+from ctt.data.augment.blend import Image, blend, mean_grey, smooth, tabulate_factors, to_grey
 
-OPERATIONS = (
+TONES = (
     "auto_contrast",
     "equalize",
     "invert",
     "posterize",
     "solarize",
     "solarize_add",
-    "color",
     "contrast",
     "brightness",
-    "sharpness",
-    "rotate",
-    "shear_x",
-    "shear_y",
-    "translate_x",
-    "translate_y",
 )
+"""Operations that replace values by others, whatever their place."""
+
+OPERATIONS = (*TONES, "color", "sharpness", *MAPS)
 """What RandAugment draws from, each with equal probability."""
 
-_FIRST_BLEND, _FIRST_AFFINE = OPERATIONS.index("color"), OPERATIONS.index("rotate")
+_COLOR = OPERATIONS.index("color")
+_FIRST_MAP = OPERATIONS.index(MAPS[0])
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Strengths:
+    """What magnitudes mean for images of one size; each field has a row a magnitude.
+
+    Attributes:
+        posterize: a mask of the bits that are kept `[magnitudes]`.
+        solarize: the least value that is inverted `[magnitudes]`.
+        solarize_add: what is added to dark values `[magnitudes]`.
+        factors: factors of the blends, away from 1 downwards and upwards `[magnitudes, 2]`.
+        maps: matrices of the maps, in both directions `[magnitudes, 2, maps, 6]`.
+    """
+
+    posterize: np.ndarray
+    solarize: np.ndarray
+    solarize_add: np.ndarray
+    factors: np.ndarray
+    maps: np.ndarray
+
+
+def tabulate(magnitudes: np.ndarray, height: int, width: int) -> Strengths:
+    """Return what magnitudes mean.
+
+    Args:
+        magnitudes: 0 to 10 `[magnitudes]`.
+        height: rows of the image.
+        width: columns of the image.
+
+    References:
+        timm's `auto_augment`, the functions ``_..._level_to_arg`` of ``_RAND_INCREASING_TRANSFORMS``.
+    """
+    shares = np.asarray(magnitudes, np.float64) / 10
+    directions = np.stack([-shares, shares], axis=-1)
+    maps = tabulate_maps(directions.ravel(), height, width).reshape(len(shares), 2, len(MAPS), 6)
+    return Strengths(
+        posterize=-(2 ** (4 + np.floor(4 * shares)).astype(np.int32)),
+        solarize=256 - np.floor(256 * shares).astype(np.int32),
+        solarize_add=np.floor(110 * shares).astype(np.int32),
+        factors=tabulate_factors(np.maximum(1 + 0.9 * directions, 0.1)),
+        maps=maps,
+    )
 
 
 def apply_operation(
-    image: Image, index: Array, magnitude: Array, sign: Array, *, fill: Float[Array, " channels"]
+    image: Image,
+    index: Array,
+    magnitude: Array,
+    direction: Array,
+    strengths: Strengths,
+    *,
+    fill: Int[Array, " channels"],
 ) -> Image:
     """Return the image after one operation.
 
     Args:
-        image: pixels `[height, width, channels]`, 0 to 255, as floats.
+        image: pixels `[height, width, channels]`, 0 to 255.
         index: which of `OPERATIONS`.
-        magnitude: strength, in [0, 10].
-        sign: direction of the operations that have one, 1 or -1.
+        magnitude: which row of `strengths`.
+        direction: of the operations that have one, 0 or 1.
+        strengths: of `tabulate`.
         fill: what comes in from outside, a value a channel.
 
     References:
-        Cubuk et al., arXiv:1909.13719; strengths as in timm's `auto_augment`, ``rand-...-inc1``.
+        Cubuk et al., arXiv:1909.13719; Pillow's ImageOps, ImageEnhance and Image.transform.
     """
-    share = magnitude / 10
-    tones = jnp.stack(
-        [
-            auto_contrast(image),
-            equalize(image),
-            255 - image,
-            posterize(image, 4 - jnp.floor(4 * share)),
-            solarize(image, 256 - jnp.floor(256 * share)),
-            jnp.where(image < 128, jnp.minimum(image + jnp.floor(110 * share), 255), image),
-        ]
-    )
-    blended = blend(image, index - _FIRST_BLEND, 1 + 0.9 * share * sign)
-    moved = move(image, index - _FIRST_AFFINE, share * sign, fill=fill)
-    tone = tones[jnp.clip(index, 0, len(tones) - 1)]
-    return jnp.where(index < _FIRST_BLEND, tone, jnp.where(index < _FIRST_AFFINE, blended, moved))
-
-
-def auto_contrast(image: Image) -> Image:
-    """Return the image with each channel stretched to 0 to 255.
-
-    Args:
-        image: pixels `[height, width, channels]`, 0 to 255.
-    """
-    low, high = jnp.min(image, axis=(0, 1)), jnp.max(image, axis=(0, 1))
-    stretched = jnp.floor((image - low) * (255 / jnp.maximum(high - low, 1)))
-    return jnp.where(high > low, stretched, image)
-
-
-def equalize(image: Image) -> Image:
-    """Return the image with each channel's histogram made even, as Pillow's `ImageOps.equalize` does.
-
-    Args:
-        image: pixels `[height, width, channels]`, 0 to 255, whole numbers.
-    """
-
-    def equalize_channel(values: Array) -> Array:
-        levels = values.astype(jnp.int32)
-        histogram = jnp.zeros(256, jnp.int32).at[levels.ravel()].add(1)
-        last = jnp.max(jnp.where(histogram > 0, jnp.arange(256), 0))
-        step = (jnp.sum(histogram) - histogram[last]) // 255
-        before = jnp.cumsum(histogram) - histogram
-        table = jnp.minimum((before + step // 2) // jnp.maximum(step, 1), 255)
-        return jnp.where(step > 0, table[levels], levels)
-
-    return jax.vmap(equalize_channel, in_axes=-1, out_axes=-1)(image).astype(image.dtype)
-
-
-def posterize(image: Image, bits: Array) -> Image:
-    """Return the image with the highest bits of each value alone.
-
-    Args:
-        image: pixels `[height, width, channels]`, 0 to 255, whole numbers.
-        bits: how many are kept, 0 to 8.
-    """
-    step = 2.0 ** (8 - bits)
-    return jnp.floor(image / step) * step
-
-
-def solarize(image: Image, threshold: Array) -> Image:
-    """Return the image with values at or above a threshold inverted.
-
-    Args:
-        image: pixels `[height, width, channels]`, 0 to 255.
-        threshold: 0 to 256.
-    """
-    return 255 * pix.solarize(image / 255, threshold / 255)
-
-
-def blend(image: Image, index: Array, factor: Array) -> Image:
-    """Return ``background + factor * (image - background)``, clipped to 0 to 255.
-
-    The background is the image in grey (0: colour), the mean grey (1: contrast), black (2: brightness) or the smoothed
-    image (3: sharpness).
-
-    Args:
-        image: pixels `[height, width, channels]`, 0 to 255.
-        index: which background, 0 to 3.
-        factor: 1 changes nothing, 0 gives the background.
-    """
+    strength = jax.tree.map(lambda table: jnp.asarray(table)[magnitude], strengths)
+    factor, matrices = strength.factors[direction], strength.maps[direction]
     grey = to_grey(image)
-    backgrounds = jnp.stack(
-        [grey, jnp.full_like(image, jnp.round(jnp.mean(grey))), jnp.zeros_like(image), smooth(image)]
-    )
-    background = backgrounds[jnp.clip(index, 0, 3)]
-    return jnp.clip(jnp.round(background + factor * (image - background)), 0, 255)
+    toned = look_up(_write_table(image, mean_grey(grey), index, strength, factor), image)
+    background = jnp.where(index == _COLOR, grey, smooth(image))
+    blended = blend(background, image, factor)
+    moved = move(image, matrices[jnp.clip(index - _FIRST_MAP, 0, len(MAPS) - 1)], fill=fill)
+    return jnp.where(index < _COLOR, toned, jnp.where(index < _FIRST_MAP, blended, moved))
 
 
-def to_grey(image: Image) -> Image:
-    """Return the luma (ITU-R 601-2) of each pixel in every channel; one channel is left as it is.
-
-    Args:
-        image: pixels `[height, width, channels]`, 1 or 3 channels.
-    """
-    if image.shape[-1] == 1:
-        return image
-    return jnp.round(pix.rgb_to_grayscale(image, keep_dims=True))
-
-
-def smooth(image: Image) -> Image:
-    """Return the image under Pillow's filter `SMOOTH`, the border as it is.
+def look_up(table: Int[Array, "channels 256"], image: Image) -> Image:
+    """Return the image with each value replaced by that in its channel's table.
 
     Args:
-        image: pixels `[height, width, channels]`, 0 to 255.
+        table: new values `[channels, 256]`.
+        image: pixels `[height, width, channels]`.
     """
-    height, width, _ = image.shape
-    if min(height, width) < 3:
-        return image
-    rows = [image[i : height - 2 + i] for i in range(3)]
-    sums = sum(row[:, j : width - 2 + j] for row in rows for j in range(3))
-    inner = jnp.round((sums + 4 * image[1:-1, 1:-1]) / 13)
-    return image.at[1:-1, 1:-1].set(inner)
+    return jnp.ravel(table)[image + 256 * jnp.arange(image.shape[-1], dtype=jnp.int32)]
 
 
-def move(image: Image, index: Array, strength: Array, *, fill: Float[Array, " channels"]) -> Image:
-    """Return the image rotated (0), sheared (1, 2) or translated (3, 4), bilinear.
+def _write_table(
+    image: Image, mean: Array, index: Array, strength: Strengths, factor: Array
+) -> Int[Array, "channels 256"]:
+    """Return the table of one of `TONES`."""
+    values = jnp.arange(256, dtype=jnp.int32)
+    inverted = 255 - values
+    same_for_all = {
+        "invert": inverted,
+        "posterize": values & strength.posterize,
+        "solarize": jnp.where(values < strength.solarize, values, inverted),
+        "solarize_add": jnp.where(values < 128, jnp.minimum(values + strength.solarize_add, 255), values),
+        "contrast": blend(mean, values, factor),
+        "brightness": blend(jnp.zeros_like(mean), values, factor),
+    }
+    shape = (image.shape[-1], 256)
+    tables = {name: jnp.broadcast_to(table, shape) for name, table in same_for_all.items()}
+    tables |= {"auto_contrast": _stretch(image), "equalize": _equalize(image)}
+    return jnp.stack([tables[name] for name in TONES])[jnp.clip(index, 0, len(TONES) - 1)]
 
-    Args:
-        image: pixels `[height, width, channels]`, 0 to 255.
-        index: which map, 0 to 4; the odd ones act along a row.
-        strength: -1 to 1: 30 degrees, a shear of 0.3, 0.45 of the side.
-        fill: what comes in from outside, a value a channel.
-    """
-    height, width, _ = image.shape
-    angle = jnp.where(index == 0, jnp.pi / 6 * strength, 0.0)
-    shear_x, shear_y = (jnp.where(index == i, 0.3 * strength, 0.0) for i in (1, 2))
-    shift_x, shift_y = (jnp.where(index == i, 0.45 * strength * side, 0.0) for i, side in ((3, width), (4, height)))
-    cos, sin = jnp.cos(angle), jnp.sin(angle)
-    # From the place of a pixel of the result to where it is taken from, rows first.
-    linear = jnp.stack([jnp.stack([cos, shear_y - sin]), jnp.stack([shear_x + sin, cos])])
-    center = jnp.array([(height - 1) / 2, (width - 1) / 2])
-    # A rotation turns about the centre; a shear leaves the first row or column in place, as timm's does.
-    origin = jnp.where(index == 0, center, 0.0)
-    offset = origin - linear @ origin + jnp.stack([shift_y, shift_x])
-    matrix = jnp.eye(4).at[:2, :2].set(linear).at[:2, 3].set(offset)
-    moved = pix.affine_transform(image - fill, matrix, order=1, mode="constant", cval=0.0)
-    return jnp.clip(jnp.round(moved + fill), 0, 255)
+
+def _stretch(image: Image) -> Int[Array, "channels 256"]:
+    """Return the tables that stretch each channel to 0 to 255, as `ImageOps.autocontrast` does."""
+    low, high = jnp.min(image, axis=(0, 1))[:, None], jnp.max(image, axis=(0, 1))[:, None]
+    values = jnp.arange(256, dtype=jnp.int32)
+    stretched = jnp.clip((values - low) * 255 // jnp.maximum(high - low, 1), 0, 255)
+    return jnp.where(high > low, stretched, values)
+
+
+def _equalize(image: Image) -> Int[Array, "channels 256"]:
+    """Return the tables that make each channel's histogram even, as `ImageOps.equalize` does."""
+    num_pixels, channels = image.shape[0] * image.shape[1], image.shape[-1]
+    values = jnp.arange(256, dtype=jnp.int32)
+    place = image + 256 * jnp.arange(channels, dtype=jnp.int32)
+    histogram = jnp.zeros(256 * channels, jnp.int32).at[jnp.ravel(place)].add(1).reshape(channels, 256)
+    brightest = jnp.max(image, axis=(0, 1))[:, None]
+    step = (num_pixels - jnp.take_along_axis(histogram, brightest, axis=1)) // 255
+    before = jnp.cumsum(histogram, axis=1, dtype=jnp.int32) - histogram
+    evened = jnp.minimum((before + step // 2) // jnp.maximum(step, 1), 255)
+    return jnp.where(step > 0, evened, values)

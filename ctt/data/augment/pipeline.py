@@ -23,7 +23,7 @@ class Augmented:
     """Augmented examples.
 
     Attributes:
-        images: pixels `[batch, height, width, channels]`, 0 to 255; uint8 unless something was drawn over or mixed.
+        images: pixels `[batch, height, width, channels]`, 0 to 255; uint8, and float32 where they are mixtures.
         labels: classes `[batch]`; of mixed examples the shares of all classes `[batch, classes]`, each row of sum 1.
     """
 
@@ -50,32 +50,33 @@ def augment(
         num_classes: number of classes.
         fill: what comes in from outside or is painted over, a value of 0 to 1 a channel: the mean of the data.
     """
-    color = jnp.asarray(fill, jnp.float32) * 255
+    color = jnp.asarray([min(max(round(255 * value), 0), 255) for value in fill], jnp.int32)
 
     def augment_one(key: Key[Array, ""], image: Array) -> Array:
         crop_key, flip_key = jax.random.split(key)
         image = crop(crop_key, image, padding=config.crop_padding) if config.crop_padding else image
         image = flip(flip_key, image) if config.flip else image
-        if config.randaugment or config.color_jitter or config.erasing:
-            image = image.astype(jnp.float32)
+        if not (config.randaugment or config.color_jitter or config.erasing):
+            return image
+        pixels = image.astype(jnp.int32)
         if config.randaugment:
-            image = randaugment(
+            pixels = randaugment(
                 jax.random.fold_in(key, _RANDAUGMENT),
-                image,
+                pixels,
                 num_operations=config.randaugment,
                 magnitude=config.randaugment_magnitude,
                 magnitude_std=config.randaugment_magnitude_std,
                 fill=color,
             )
         if config.color_jitter:
-            image = jitter(jax.random.fold_in(key, _JITTER), image, strength=config.color_jitter)
+            pixels = jitter(jax.random.fold_in(key, _JITTER), pixels, strength=config.color_jitter)
         if config.erasing:
-            image = erase(jax.random.fold_in(key, _ERASING), image, probability=config.erasing, fill=color)
-        return image
+            pixels = erase(jax.random.fold_in(key, _ERASING), pixels, probability=config.erasing, fill=color)
+        return pixels.astype(jnp.uint8)
 
     augmented = jax.vmap(augment_one)(keys, images)
     if not (config.mixup or config.cutmix):
         return Augmented(augmented, labels)
     mixture_keys = jax.vmap(lambda key: jax.random.fold_in(key, _MIXTURE))(keys)
     targets = jax.nn.one_hot(labels, num_classes, dtype=jnp.float32)
-    return Augmented(*mix(mixture_keys, augmented.astype(jnp.float32), targets, config))
+    return Augmented(*mix(mixture_keys, augmented, targets, config))
