@@ -36,6 +36,7 @@ PoolingName = Literal["cls", "mean"]
 OptimizerName = Literal["adamw"]
 DtypeName = Literal["float32", "bfloat16", "float64"]
 SplitName = Literal["train", "val", "test"]
+InputName = Literal["auto", "resident", "stream"]
 
 SCHEMES: tuple[str, ...] = tuple(name for name in get_args(SchemeName) if name not in ("word", "literal"))
 """Schemes that are a table's line; `word` is the user's own, and `literal` is a layer and no word."""

@@ -8,7 +8,15 @@ from ctt.config.serialize import flatten_config
 from ctt.training.directory import RunDirectory
 
 FREE_ON_RESUME = frozenset(
-    {"name", "data.dir", "training.log_every", "training.eval_every", "training.checkpoint_every"}
+    {
+        "name",
+        "data.dir",
+        "data.cache",
+        "data.input",
+        "training.log_every",
+        "training.eval_every",
+        "training.checkpoint_every",
+    }
     | {"training.keep_checkpoints", "training.eval_batch_size", "training.certify", "training.log_splitting_error"}
 )
 """Fields that may change when a run is resumed: they say where and how often, not what is computed."""
