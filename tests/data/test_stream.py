@@ -30,6 +30,13 @@ def splits(tmp_path_factory):
     return {"memory": SPLIT, "file": Split(MappedImages(np.load(path, mmap_mode="r"), rows), SPLIT.labels)}
 
 
+@pytest.fixture(autouse=True)
+def no_thread_is_left():
+    """Every test closes its streams, and that ends their threads."""
+    yield
+    assert_threads_end()
+
+
 def gathered(seed, step):
     """Return the batch as resident images give it."""
     indices = batch_indices(seed, step, num_examples=NUM_EXAMPLES, batch_size=BATCH_SIZE)
@@ -52,6 +59,7 @@ def threads():
 
 
 def assert_threads_end():
+    gc.collect()  # What a failed test still holds.
     deadline = time.monotonic() + 10
     while threads() and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -207,7 +215,6 @@ def test_a_forgotten_stream_leaves_no_thread():
     next(batches)
     assert threads()
     del batches
-    gc.collect()
     assert_threads_end()
 
 
