@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -74,7 +75,7 @@ def _permute(seed: int, epoch: int, *, num_examples: int) -> np.ndarray:
     return permutation
 
 
-def _find_host() -> jax.Device | None:
+def _find_host() -> Any:
     """Return the host's processor, which does not queue behind training steps; None where jax has been denied it."""
     try:
         return jax.local_devices(backend="cpu")[0]
