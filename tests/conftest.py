@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,6 +20,15 @@ settings.load_profile("ctt")
 
 # Largest relative difference between two ways to compute the same numbers.
 TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "bfloat16": 2e-2}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Keep the user's caches out of all tests, and those that they start, and what is cached here out of them."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CTT_CACHE_DIR", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,7 @@ ScheduleName = Literal["cosine", "wsd", "constant"]
 DtypeName = Literal["float32", "bfloat16", "float64"]
 DistributedName = Literal["auto", "on", "off"]
 SplitName = Literal["train", "val", "test"]
+InputName = Literal["auto", "resident", "stream"]
 
 SCHEMES: tuple[str, ...] = tuple(name for name in get_args(SchemeName) if name not in ("word", "literal"))
 """Schemes that are a table's line; `word` is the user's own, and `literal` is a layer and no word."""

@@ -7,6 +7,7 @@ from jaxtyping import Int32, UInt8
 
 from ctt.config.error import InputError, suggest
 from ctt.config.name import SPLITS
+from ctt.data.mapped import MappedImages
 
 
 @dataclass(frozen=True)
@@ -14,11 +15,11 @@ class Split:
     """Images and labels of one split, in a fixed order.
 
     Attributes:
-        images: pixels `[examples, height, width, channels]`, 0 to 255.
+        images: pixels `[examples, height, width, channels]`, 0 to 255; in memory, or in a file of the cache.
         labels: class of each image `[examples]`, 0 to num_classes - 1.
     """
 
-    images: UInt8[np.ndarray, "examples height width channels"]
+    images: UInt8[np.ndarray, "examples height width channels"] | MappedImages
     labels: Int32[np.ndarray, " examples"]
 
     def __len__(self) -> int:
@@ -26,8 +27,14 @@ class Split:
         return len(self.labels)
 
     def select(self, indices: np.ndarray) -> "Split":
-        """Return a copy of the examples at `indices` `[selected]`, in that order."""
-        return Split(self.images[indices], self.labels[indices])
+        """Return the examples at `indices` `[selected]`, in that order: copied if in memory, not read if in a file."""
+        images = self.images
+        chosen = images.select(indices) if isinstance(images, MappedImages) else images[indices]
+        return Split(chosen, self.labels[indices])
+
+    def in_memory(self) -> "Split":
+        """Return the same split with its images read into memory (itself if they are there already)."""
+        return Split(np.asarray(self.images), self.labels) if isinstance(self.images, MappedImages) else self
 
 
 @dataclass(frozen=True)

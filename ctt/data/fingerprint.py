@@ -1,11 +1,14 @@
 """A fingerprint of a data set, so that two copies of one set are never mixed up."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ctt.data.dataset import Split
+from ctt.data.mapped import MappedImages
+
+_CHUNK_BYTES = 2**24
 
 
 def compute_fingerprint(splits: Sequence[Split]) -> str:
@@ -19,7 +22,7 @@ def compute_fingerprint(splits: Sequence[Split]) -> str:
 
     The splits are the source's (train and test of TFDS; the one table of scikit-learn's digits)
     before examples are held out for validation, so the fingerprint identifies the data and not
-    `data.val_size` or `data.split_seed`.
+    `data.val_size` or `data.split_seed`. What is in a file is read piece by piece.
 
     Args:
         splits: the source's splits, in the source's order.
@@ -30,7 +33,15 @@ def compute_fingerprint(splits: Sequence[Split]) -> str:
     digest = hashlib.sha256()
     for split in splits:
         for array in (split.images, split.labels):
-            values = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-            digest.update(f"{values.dtype.str} {values.shape}\n".encode("ascii"))
-            digest.update(values.data)
+            dtype = array.dtype.newbyteorder("<")
+            digest.update(f"{dtype.str} {array.shape}\n".encode("ascii"))
+            for piece in _pieces(array):
+                digest.update(np.ascontiguousarray(piece, dtype=dtype).data)
     return digest.hexdigest()
+
+
+def _pieces(array: np.ndarray | MappedImages) -> Iterator[np.ndarray]:
+    """Yield the rows of an array in order, a few megabytes at a time."""
+    num_rows = max(1, _CHUNK_BYTES * len(array) // max(array.nbytes, 1))
+    for start in range(0, len(array), num_rows):
+        yield array[start : start + num_rows]

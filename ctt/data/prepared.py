@@ -6,35 +6,47 @@ import io
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import PIL
+import PIL.features
 
+from ctt.config.cache import cache_folder
 from ctt.config.dataset import KNOWN_DATASETS
 from ctt.config.error import InputError, suggest
 from ctt.config.schema import DataConfig
+from ctt.data.cache import DamagedCacheError, describe_files, find_folder, load_decoded, write_decoded
 from ctt.data.dataset import OfficialData, Split
+from ctt.data.decode import DECODING_VERSION, EncodedSplit, join_lines, report_damage
 from ctt.data.download import download
 from ctt.data.fingerprint import compute_fingerprint
 from ctt.data.holdout import check_val_size
-from ctt.data.image import decode_image, guard_decoding
 from ctt.data.requirement import require_num_classes, require_resolved
 
-_CHUNK = 500
+_LOGGER = logging.getLogger(__name__)
 _NAME_PATTERN = re.compile(r"\w+(/[\w.\-]+)?(:[\w.*]+)?")
 
 
-def read_prepared(config: DataConfig, progress: Callable[[int, int], None] | None = None) -> OfficialData:
+def read_prepared(
+    config: DataConfig,
+    progress: Callable[[int, int], None] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> OfficialData:
     """Read the training and test split of a prepared TFDS set, downloading it first if need be.
 
     A set without a `test` split has its `validation` split take that part. Pictures are decoded by
     Pillow, whatever else is installed, so that pixels do not depend on the installation. The
     examples keep the order in which TFDS stores them.
 
+    With `data.cache` the images are decoded once into a file (`ctt.data.cache`) and stay there;
+    without it, or where it cannot be written, they are decoded into memory.
+
     Args:
         config: resolved data configuration.
         progress: called with the number of images decoded so far and in all, now and then.
+        say: called with a line where the cache is damaged or cannot be written; None: it is logged.
 
     Returns:
         The two splits at `data.image_shape`.
@@ -43,16 +55,73 @@ def read_prepared(config: DataConfig, progress: Callable[[int, int], None] | Non
         InputError: the set is unknown, neither prepared nor downloadable, damaged, in a format
             that needs TensorFlow, not for image classification, or does not fit the config.
     """
+    say = say or _LOGGER.warning
     with _silence():
         builder = _find_builder(config)
         if not builder.is_prepared():
             download(builder, name=config.name)
-        train_name, test_name = _find_split_names(builder.info, config.name)
+        names = _find_split_names(builder.info, config.name)
         class_names = _find_class_names(builder.info, config)
         val_size = require_resolved(config.val_size, "data.val_size")
-        check_val_size(val_size, num_examples=builder.info.splits[train_name].num_examples)
-        train, test = _read_splits(builder, config, names=(train_name, test_name), progress=progress)
-    return OfficialData(train, test, class_names, compute_fingerprint([train, test]))
+        check_val_size(val_size, num_examples=builder.info.splits[names[0]].num_examples)
+        train, test = (EncodedSplit(builder, config, split=name) for name in names)
+    sources = {"train": train, "test": test}
+    counter = _Counter(len(train) + len(test), progress)
+    if config.cache:
+        try:
+            parts = _describe(builder, sources, class_names)
+            folder = find_folder(cache_folder() / "data", parts)
+            try:
+                cached = load_decoded(folder, parts)
+            except DamagedCacheError as error:
+                cached = None
+                say(f"The decoded images in {folder} are damaged ({error}): they are decoded again.")
+            return cached or write_decoded(folder, parts, sources, counter)
+        except (OSError, RuntimeError, DamagedCacheError) as error:  # RuntimeError: there is no home folder.
+            reason = (isinstance(error, OSError) and error.strerror) or join_lines(error)
+            say(
+                f"The decoded images cannot be kept on disk ({reason}), so each run decodes them: set CTT_CACHE_DIR to "
+                "a folder that is writable and has space, or pass --data.no-cache."
+            )
+            counter.done = 0
+    splits = [_decode_into_memory(source, counter) for source in (train, test)]
+    return OfficialData(splits[0], splits[1], class_names, compute_fingerprint(splits))
+
+
+class _Counter:
+    """Reports progress over both splits together."""
+
+    def __init__(self, total: int, progress: Callable[[int, int], None] | None):
+        self.done, self._total, self._progress = 0, total, progress
+
+    def __call__(self, decoded: int) -> None:
+        self.done += decoded
+        if self._progress is not None:
+            self._progress(self.done, self._total)
+
+
+def _describe(builder: Any, sources: Mapping[str, EncodedSplit], class_names: tuple[str, ...]) -> dict[str, Any]:
+    """Return all that decides the decoded pixels."""
+    return {
+        "name": builder.info.name,
+        "full_name": builder.info.full_name,
+        "files": describe_files(builder.data_path),
+        "splits": {name: [source.split, len(source), *source.image_shape] for name, source in sources.items()},
+        "class_names": list(class_names),
+        "decoding": DECODING_VERSION,
+        "pillow": [PIL.__version__, PIL.features.version("jpg")],
+    }
+
+
+def _decode_into_memory(source: EncodedSplit, count: Callable[[int], None]) -> Split:
+    """Decode one split into arrays in memory."""
+    images = np.empty((len(source), *source.image_shape), np.uint8)
+    labels = np.empty(len(source), np.int32)
+    start = 0
+    for chunk in source.chunks(count):
+        images[start : start + len(chunk)], labels[start : start + len(chunk)] = chunk.images, chunk.labels
+        start += len(chunk)
+    return Split(images, labels)
 
 
 @contextlib.contextmanager
@@ -89,7 +158,7 @@ def _find_builder(config: DataConfig) -> Any:
     except Exception as error:  # Metadata are parsed here, and configs and versions looked up.
         if "/" in name or ":" in name:
             raise _refuse_variant(name, error) from error
-        raise _report_damage(config, error, place=folder or "TFDS's default folder") from error
+        raise report_damage(config, error, place=folder or "TFDS's default folder") from error
     return builder
 
 
@@ -112,20 +181,7 @@ def _refuse_variant(name: str, error: Exception) -> InputError:
     """Return the error for a config or version that the set does not have."""
     return InputError(
         "`data.name` must be the name of a set, alone or with an existing config and version (set/config:1.0.0), "
-        f"got {name!r} ({_join_lines(error)}). Set it in the config file or pass --data.name."
-    )
-
-
-def _join_lines(error: Exception) -> str:
-    """Return the start of an error's message on one line, or its type if it has none."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
-
-
-def _report_damage(config: DataConfig, error: Exception, *, place: str) -> InputError:
-    """Return the error for prepared data that cannot be read."""
-    return InputError(
-        f"`data.name` must be a data set whose prepared files are whole, got {config.name!r} in {place} "
-        f"({_join_lines(error)}). Delete that folder and prepare or copy the set again."
+        f"got {name!r} ({join_lines(error)}). Set it in the config file or pass --data.name."
     )
 
 
@@ -161,67 +217,3 @@ def _find_class_names(info: Any, config: DataConfig) -> tuple[str, ...]:
     num_classes = label.num_classes or 0
     require_num_classes(config.num_classes, found=num_classes, name=config.name)
     return tuple(label.int2str(index) for index in range(num_classes))
-
-
-def _read_splits(
-    builder: Any, config: DataConfig, *, names: tuple[str, str], progress: Callable[[int, int], None] | None
-) -> tuple[Split, Split]:
-    """Decode both splits, reporting progress over the two together."""
-    sources = [_open_split(builder, config, split=name) for name in names]
-    total = sum(len(source) for source in sources)
-    done = 0
-
-    def count(decoded: int) -> None:
-        nonlocal done
-        done += decoded
-        if progress is not None:
-            progress(done, total)
-
-    train, test = (_decode_split(source, builder, config=config, count=count) for source in sources)
-    return train, test
-
-
-def _open_split(builder: Any, config: DataConfig, *, split: str) -> Any:
-    """Return a sequence of the split's encoded examples."""
-    import tensorflow_datasets as tfds
-
-    found = {file_format.value for file_format in builder.info.available_file_formats()}
-    if "array_record" not in found:
-        raise InputError(
-            f"`data.dir` must hold data in array_record format, which is read without TensorFlow, got "
-            f"{os.fspath(builder.data_path)} in {', '.join(sorted(found)) or 'no'} format. Prepare the set in another "
-            f"folder with `tfds build {config.name} --file_format=array_record --data_dir=FOLDER` and pass --data.dir."
-        )
-    raw = tfds.decode.DeserializeMethod.RAW_BYTES
-    try:
-        return builder.as_data_source(split, deserialize_method=raw, file_format="array_record")
-    except Exception as error:  # The reader is C++ and raises RuntimeError, ValueError and others.
-        raise _report_damage(config, error, place=os.fspath(builder.data_path)) from error
-
-
-def _decode_split(source: Any, builder: Any, *, config: DataConfig, count: Callable[[int], None]) -> Split:
-    """Decode one split in chunks; damage of any kind becomes one clear error."""
-    import tensorflow_datasets as tfds
-
-    image_shape = require_resolved(config.image_shape, "data.image_shape")
-    features: Any = tfds.features.FeaturesDict({name: builder.info.features[name] for name in ("image", "label")})
-    encoded = {"image": tfds.decode.SkipDecoding()}
-    images = np.empty((len(source), *image_shape), np.uint8)
-    labels = np.empty(len(source), np.int32)
-    for start in range(0, len(source), _CHUNK):
-        indices = range(start, min(start + _CHUNK, len(source)))
-        try:
-            with guard_decoding():
-                for index, record in zip(indices, source.__getitems__(list(indices)), strict=True):
-                    example = features.deserialize_example_np(record, decoders=encoded)
-                    images[index] = decode_image(io.BytesIO(example["image"]), image_shape, is_upright=True)
-                    labels[index] = example["label"]
-        except Exception as error:  # From the C++ reader, protobuf or Pillow, each with its own types.
-            raise _report_damage(config, error, place=os.fspath(builder.data_path)) from error
-        count(len(indices))
-    if labels.size and not (labels.min() >= 0 and labels.max() < builder.info.features["label"].num_classes):
-        raise InputError(
-            f"`data.name` must be a set whose train and test images are all labelled, got {config.name!r} with images "
-            "without a label. Choose another set with --data.name."
-        )
-    return Split(images, labels)

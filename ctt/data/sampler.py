@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -66,11 +67,20 @@ def batch_indices(seed: int, step: int, *, num_examples: int, batch_size: int) -
 @functools.lru_cache(maxsize=4)
 def _permute(seed: int, epoch: int, *, num_examples: int) -> np.ndarray:
     """Return the permutation `[num_examples]` of one epoch, read-only because it is cached."""
-    # The generator is named, so that jax's default cannot change the batches of a resumed run.
-    key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), _SAMPLER_TAG)
-    permutation = np.array(jax.random.permutation(jax.random.fold_in(key, epoch), num_examples), dtype=np.int32)
+    with jax.default_device(_find_host()):
+        # The generator is named, so that jax's default cannot change the batches of a resumed run.
+        key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), _SAMPLER_TAG)
+        permutation = np.array(jax.random.permutation(jax.random.fold_in(key, epoch), num_examples), dtype=np.int32)
     permutation.flags.writeable = False
     return permutation
+
+
+def _find_host() -> Any:
+    """Return the host's processor, which does not queue behind training steps; None where jax has been denied it."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
 
 
 def padded_batches(

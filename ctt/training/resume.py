@@ -9,7 +9,15 @@ from ctt.config.serialize import flatten_config
 from ctt.training.directory import RunDirectory
 
 FREE_ON_RESUME = frozenset(
-    {"name", "data.dir", "training.log_every", "training.eval_every", "training.checkpoint_every"}
+    {
+        "name",
+        "data.dir",
+        "data.cache",
+        "data.input",
+        "training.log_every",
+        "training.eval_every",
+        "training.checkpoint_every",
+    }
     | {"training.keep_checkpoints", "training.eval_batch_size", "training.certify", "training.log_splitting_error"}
     | {"training.steps_per_dispatch"}
     | {f"devices.{field.name}" for field in dataclasses.fields(DevicesConfig)}

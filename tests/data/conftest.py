@@ -22,3 +22,11 @@ def cifar100_config(small_cifar100_dir: Path) -> DataConfig:
     return DataConfig(
         name="cifar100", dir=str(small_cifar100_dir), image_shape=(32, 32, 3), num_classes=100, val_size=100
     )
+
+
+@pytest.fixture(autouse=True)
+def cache_root(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder for the caches of one test."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("CTT_CACHE_DIR", str(folder))
+    return folder

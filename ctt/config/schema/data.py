@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from ctt.config.name import InputName
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
@@ -25,6 +27,11 @@ None: known for digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped.""
 5,000 for the other sets that `image_shape` names."""
     split_seed: int = 0
     """Seed of the held-out split, in [0, 2^32); independent of `seed`, so that all runs share their test images."""
+    cache: bool = True
+    """Keep the decoded images on disk (in $CTT_CACHE_DIR, by default ~/.cache/ctt), so that they are decoded once."""
+    input: InputName = "auto"
+    """How images reach the device: `resident` (all of them once), `stream` (batch by batch, read ahead), or `auto` \
+(resident up to a quarter of the device's memory, or up to 4 GiB on a CPU). The batches are the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
