@@ -20,10 +20,11 @@ from ctt.config.compatibility import check_refinable
 from ctt.config.dataset import find_facts
 from ctt.config.error import InputError
 from ctt.config.name import SchemeName, SplitName, SubstepName
-from ctt.config.requirement import at_least, require
+from ctt.config.requirement import require
 from ctt.config.schema import Config
 
 if TYPE_CHECKING:
+    from ctt.data.dataset import Dataset
     from ctt.training.evaluate import Evaluation
     from ctt.training.evaluation.measure import Measures
     from ctt.training.progress import Reporter
@@ -65,7 +66,7 @@ class EvalArguments(CommonArguments):
     batch_size: int | None = None
     """Images a step, >= 1. None: as in training."""
     top_k: int | None = None
-    """The k of the top-k accuracy, in [1, number of classes]. None: 5, or one fewer than the classes if that is less."""
+    """The k of the top-k accuracy, in [1, number of classes]. None: 5, or one fewer than the classes if less."""
     bins: int = 15
     """Bins of equal width of the confidence, for the calibration error and the reliability table, >= 1."""
     figure: Path | None = None
@@ -105,7 +106,7 @@ def _evaluate_run(arguments: EvalArguments) -> dict[str, Any]:
 
     reporter = build_reporter()
     trained = load_run(arguments.run)
-    config, result, measures, fingerprint = _measure(trained, arguments, reporter)
+    config, result, measures, dataset = _measure(trained, arguments, reporter)
     names = trained.manifest["class_names"]
     reporter.say(
         f"{arguments.run} at step {trained.step}: {arguments.split} accuracy {result.accuracy:.2%}, "
@@ -116,10 +117,12 @@ def _evaluate_run(arguments: EvalArguments) -> dict[str, Any]:
     if arguments.figure is not None:
         from ctt.reports.evaluation_figure import draw_evaluation
 
-        title = f"{trained.path.resolve().name}, {arguments.split}: accuracy {result.accuracy:.2%}, loss {result.loss:.4f}"
+        title = (
+            f"{trained.path.resolve().name}, {arguments.split}: accuracy {result.accuracy:.2%}, loss {result.loss:.4f}"
+        )
         draw_evaluation(arguments.figure, measures, names, title=title)
         reporter.say(f"Confusion matrix and reliability diagram: {arguments.figure}")
-    return _record(arguments, trained, config, result, measures, fingerprint)
+    return _record(arguments, trained, config, result, measures, dataset)
 
 
 def _evaluate_group(arguments: EvalArguments) -> dict[str, Any]:
@@ -139,13 +142,16 @@ def _evaluate_group(arguments: EvalArguments) -> dict[str, Any]:
         )
     missing = [seed for seed in seeds if not (group.seed_folder(seed) / "summary.json").is_file()]
     if missing:
-        reporter.say(f"Warning: left out, since they are not finished: {', '.join(f'seed-{seed}' for seed in missing)}.")
+        reporter.say(
+            f"Warning: left out, since they are not finished: {', '.join(f'seed-{seed}' for seed in missing)}."
+        )
     runs: list[dict[str, Any]] = []
+    dataset = None
     for seed in seeds:
         if seed not in missing:
             trained = load_run(group.seed_folder(seed))
-            config, result, measures, fingerprint = _measure(trained, arguments, reporter)
-            runs.append({"seed": seed, **_record(arguments, trained, config, result, measures, fingerprint)})
+            config, result, measures, dataset = _measure(trained, arguments, reporter, dataset)
+            runs.append({"seed": seed, **_record(arguments, trained, config, result, measures, dataset)})
     if not runs:
         raise InputError(
             f"`{arguments.run}` must have a finished run to be evaluated. Go on with `ctt train --resume`, or give the "
@@ -161,9 +167,9 @@ def _evaluate_group(arguments: EvalArguments) -> dict[str, Any]:
 
 
 def _measure(
-    trained: "Run", arguments: EvalArguments, reporter: "Reporter"
-) -> "tuple[Config, Evaluation, Measures, str]":
-    """Return the config that a run is evaluated by, its measures, and the fingerprint of the data."""
+    trained: "Run", arguments: EvalArguments, reporter: "Reporter", dataset: "Dataset | None" = None
+) -> "tuple[Config, Evaluation, Measures, Dataset]":
+    """Return the config that a run is evaluated by, its measures, and the data, loaded if they are not yet."""
     from ctt.training.evaluate import split_model
     from ctt.training.evaluation.classify import build_adaptive_classifier, build_classifier
     from ctt.training.evaluation.measure import choose_top_k, measure_examples
@@ -176,8 +182,8 @@ def _measure(
     if arguments.splitting.adaptive:
         check_refinable(config, "An adaptive step")
     config = _place_data(config, arguments.data)
-    dataset = load_with_progress(config, reporter)
-    if not _is_same(trained, dataset.fingerprint):
+    dataset = dataset or load_with_progress(config, reporter)
+    if trained.manifest["data_fingerprint"] not in (None, dataset.fingerprint):
         reporter.say("Warning: these are not the pixels that the run was trained on (the data fingerprint differs).")
     batch_size = arguments.batch_size or config.training.eval_batch_size
     (_, weights, _), split = split_model(model), dataset.split(arguments.split)
@@ -192,12 +198,7 @@ def _measure(
             f"Warning: the logits of {measures.num_undefined:,} of {result.num_examples:,} images are not numbers; "
             "they count as wrong, and loss, calibration error and Brier score are undefined."
         )
-    return config, result, measures, dataset.fingerprint
-
-
-def _is_same(trained: "Run", fingerprint: str) -> bool:
-    """Return whether some pixels are not known to differ from those that a run was trained on."""
-    return trained.manifest["data_fingerprint"] in (None, fingerprint)
+    return config, result, measures, dataset
 
 
 def _record(
@@ -206,7 +207,7 @@ def _record(
     config: Config,
     result: "Evaluation",
     measures: "Measures",
-    fingerprint: str,
+    dataset: "Dataset",
 ) -> dict[str, Any]:
     return {
         "run": str(trained.path),
@@ -218,8 +219,8 @@ def _record(
         "steps": None if arguments.splitting.adaptive else config.splitting.steps,
         "horizon": config.splitting.horizon,
         "adaptive": arguments.splitting.adaptive,
-        "data_fingerprint": fingerprint,
-        "is_training_data": fingerprint == trained.manifest["data_fingerprint"],
+        "data_fingerprint": dataset.fingerprint,
+        "is_training_data": dataset.fingerprint == trained.manifest["data_fingerprint"],
         **measures.record(trained.manifest["class_names"]),
     }
 
@@ -239,7 +240,7 @@ def _check_numbers(arguments: EvalArguments) -> None:
     """Refuse the numbers that no run can be evaluated with."""
     splitting = arguments.splitting
     if arguments.batch_size is not None:
-        at_least("batch_size", arguments.batch_size, 1)
+        require(arguments.batch_size >= 1, "batch_size", "be >= 1", arguments.batch_size, remedy="Pass --batch-size.")
     require(1 <= arguments.bins < 2**20, "bins", "be in [1, 2^20)", arguments.bins, remedy="Pass --bins 15, say.")
     require(0 < splitting.rtol < math.inf, "splitting.rtol", "be > 0 and finite", splitting.rtol)
     require(0 <= splitting.atol < math.inf, "splitting.atol", "be >= 0 and finite", splitting.atol)

@@ -45,6 +45,17 @@ class Measures:
     support: Int[np.ndarray, " classes"]
     recall: Float[np.ndarray, " classes"]
 
+    def worst_confusions(self, limit: int) -> list[tuple[int, int, int]]:
+        """Return the most frequent errors, most frequent first: true class, predicted class, number of examples.
+
+        Args:
+            limit: at most so many.
+        """
+        errors = self.confusion - np.diag(np.diagonal(self.confusion))
+        order = np.argsort(-errors, axis=None, kind="stable")[:limit]
+        pairs = zip(*np.unravel_index(order, errors.shape), strict=True)
+        return [(int(true), int(seen), int(errors[true, seen])) for true, seen in pairs if errors[true, seen]]
+
     def record(self, class_names: Sequence[str]) -> dict[str, Any]:
         """Return the measures as JSON values.
 
