@@ -107,7 +107,7 @@ def _run_group(arguments: TrainArguments, config: Config, out: Path) -> int:
     summary = repeat(
         config,
         out=out,
-        num_seeds=arguments.seeds or 1,
+        num_seeds=1 if arguments.seeds is None else arguments.seeds,
         resume=arguments.resume is not None,
         init=arguments.init,
         reporter=build_reporter(),

@@ -10,6 +10,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import PercentFormatter
 
 from ctt.training.evaluation.measure import Measures
@@ -56,8 +57,7 @@ def build_figure(measures: Measures, class_names: Sequence[str], *, title: str) 
     num_classes = len(class_names)
     is_many = num_classes > _FEW
     side = float(np.clip(0.11 * num_classes, 9.0, 12.0) if is_many else np.clip(0.36 * num_classes, 5.2, 7.2))  # [in]
-    figure = Figure(figsize=(side + 5.6, side + 0.9), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08)  # pyright: ignore[reportOptionalMemberAccess]
+    figure = Figure(figsize=(side + 5.6, side + 0.9), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08))
     figure.suptitle(title, color=_INK, fontsize=13, fontweight="bold", x=0.012, ha="left")
     columns = figure.add_gridspec(1, 2, width_ratios=[side + 0.8, 4.4])
     _draw_confusion(figure, figure.add_subplot(columns[0]), measures, class_names)

@@ -16,15 +16,17 @@ from ctt.config.requirement import require
 from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config
 from ctt.data.dataset import Dataset
+from ctt.interchange.transplant import transplant
 from ctt.models.build import build_model
 from ctt.training.checkpoint import CheckpointStore
 from ctt.training.directory import RunDirectory
 from ctt.training.evaluation.spread import measure_spread
 from ctt.training.group import GroupDirectory
 from ctt.training.interruption import Interrupted
-from ctt.training.loop import NonFiniteError, load_with_progress, train
+from ctt.training.loop import NonFiniteError, count_steps, load_with_progress, train
 from ctt.training.progress import Reporter, SilentReporter
 from ctt.training.resume import check_same_config
+from ctt.training.run import load_run
 
 
 def repeat(
@@ -78,13 +80,14 @@ class _Repetition:
             range_ = f"keep {first} + seeds <= 2^32, the number of seeds"
             require(first + num_seeds <= 2**32, "seeds", range_, num_seeds, remedy="Pass a smaller --seed.")
             self.directory.check_free()
-            self._refuse_early()
+            self._refuse_early(init)
         seeds = self.directory.read_group()["seeds"] if resume else list(range(first, first + num_seeds))
         if resume and all(self._is_finished(seed) for seed in seeds):
             self.reporter.say("The runs of all seeds are finished: nothing is left to do.")
             return self._summarise(seeds, [])
         source = None if init is None or resume else _describe_source(init)
         dataset = dataset or load_with_progress(self.config, self.reporter)
+        count_steps(self.config.training, len(dataset.train.labels))  # Refuses before the folder is made.
         if resume:
             self._check_unchanged(dataset)
         else:
@@ -111,10 +114,14 @@ class _Repetition:
                 raise Interrupted(signal.SIGINT, f"{text} {self._way_on(seeds)}") from error
         return self._summarise(seeds, diverged)
 
-    def _refuse_early(self) -> None:
+    def _refuse_early(self, init: str | Path | None) -> None:
         """Refuse what the model refuses before the data are read and the folder is made."""
         check_trainable(self.config)
-        nnx.eval_shape(lambda: build_model(self.config))
+        if init is None:
+            nnx.eval_shape(lambda: build_model(self.config))
+        else:
+            source = load_run(init)
+            transplant(source.config, source.model, self.config)
 
     def _is_finished(self, seed: int) -> bool:
         return (self.directory.seed_folder(seed) / "summary.json").is_file()
@@ -168,6 +175,7 @@ def measured_names(runs: Sequence[dict[str, Any]]) -> list[str]:
 def _describe_source(path: str | Path) -> dict[str, Any]:
     """Return which weights a run has now."""
     directory = RunDirectory(path)
+    directory.read_config()  # Says of a folder that is no run what it is.
     run_id = directory.read_manifest()["run_id"]
     step = CheckpointStore(directory.checkpoints, run_id=run_id).latest_step()
     return {"path": str(Path(path).resolve()), "run_id": run_id, "step": step}
