@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, num_last: int = 0) -> None:
@@ -17,13 +18,15 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     """
     console = Console()
     if console.is_terminal:
-        table = Table(title=title, title_justify="left", title_style="bold", header_style="dim")
+        table = Table(title=Text(title), title_justify="left", title_style="bold", header_style="dim")
         for position, name in enumerate(header):
-            table.add_column(name, justify="right" if position else "left", overflow="fold")
+            table.add_column(Text(name), justify="right" if position else "left", overflow="fold")
         for position, row in enumerate(rows):
             is_last_before = position == len(rows) - num_last - 1
-            table.add_row(*row, end_section=is_last_before, style="bold" if position >= len(rows) - num_last else "")
-        console.print(table, markup=False)
+            table.add_row(
+                *map(Text, row), end_section=is_last_before, style="bold" if position >= len(rows) - num_last else ""
+            )
+        console.print(table)
         return
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [
