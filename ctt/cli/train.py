@@ -3,10 +3,12 @@
 CONFIG is a Python file with get_config(); every field of it can be overridden:
   ctt train configs/digits_vit.py --splitting.scheme strang --model.width 96 --seed 3
   ctt train --resume runs/digits_vit
+  ctt train configs/digits_vit.py --seeds 3
   ctt train --init runs/vit_base --optimizer.learning-rate 1e-4 --training.epochs 3
 """
 
 import shlex
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from ctt.cli.command import (
     print_values,
     write_json,
 )
+from ctt.cli.group import print_group
 from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config
 
@@ -38,6 +41,9 @@ class TrainArguments(CommonArguments):
     """Run directory to go on with, from its newest checkpoint."""
     init: Path | None = None
     """Run directory whose weights are the initial ones of a new run; its config too, if there is no config file."""
+    seeds: int | None = None
+    """Repeat the run with so many seeds, >= 1: seed, seed + 1, ..., each in OUT/seed-SEED, with the same held-out \
+examples; mean and standard deviation are reported. None: one run, in OUT itself."""
     config: FlatConfig = field(default_factory=Config)
 
 
@@ -52,9 +58,7 @@ def run(words: list[str]) -> int:
     """
     source = find_value(words, "--resume") or find_value(words, "--init")
     if source is not None and find_config_file(words) is None:
-        from ctt.training.directory import RunDirectory
-
-        default = RunDirectory(source).read_config()
+        default = _read_config(source, is_resume=find_value(words, "--resume") is not None)
     else:
         default = default_config(words, command="train")
     arguments = parse(
@@ -65,6 +69,7 @@ def run(words: list[str]) -> int:
     # Imported late, so that help and refusals do not wait for jax.
     from ctt.config.error import InputError
     from ctt.training.directory import free_directory
+    from ctt.training.group import GroupDirectory
     from ctt.training.loop import train
     from ctt.training.progress import build_reporter
 
@@ -72,13 +77,47 @@ def run(words: list[str]) -> int:
         raise InputError("Give --resume DIR or --out DIR, not both: a resumed run goes on in its own folder.")
     if arguments.resume is not None and arguments.init is not None:
         raise InputError("Give --resume DIR or --init DIR, not both: a resumed run has weights of its own.")
+    if arguments.resume is not None and arguments.seeds is not None:
+        raise InputError("Give --resume DIR or --seeds N, not both: a resumed folder has its seeds already.")
     out = arguments.resume or arguments.out or free_directory(config.name or "run")
+    if arguments.seeds is not None or GroupDirectory.is_group(arguments.resume):
+        return _run_group(arguments, config, out)
     summary = train(
         config, out=out, resume=arguments.resume is not None, init=arguments.init, reporter=build_reporter()
     )
     _print_summary(config, summary, out)
     write_json(arguments.json, {**summary, "run": str(out)})
     return 0
+
+
+def _read_config(source: str, *, is_resume: bool) -> Config:
+    """Return the config of a run or, to go on with it, of a group."""
+    from ctt.training.directory import RunDirectory
+    from ctt.training.group import GroupDirectory
+
+    is_group = is_resume and GroupDirectory.is_group(source)
+    return (GroupDirectory(source) if is_group else RunDirectory(source)).read_config()
+
+
+def _run_group(arguments: TrainArguments, config: Config, out: Path) -> int:
+    """Train with several seeds, and print what each came to."""
+    from ctt.training.progress import build_reporter
+    from ctt.training.repeat import repeat
+
+    summary = repeat(
+        config,
+        out=out,
+        num_seeds=1 if arguments.seeds is None else arguments.seeds,
+        resume=arguments.resume is not None,
+        init=arguments.init,
+        reporter=build_reporter(),
+    )
+    print_group(f"{config.name} ({config.splitting.scheme} + {config.splitting.substep_text})", summary)
+    print(f"Folder of the runs: {out}. Measure them again by: ctt eval {shlex.quote(str(out))}")
+    write_json(arguments.json, {**summary, "run": str(out)})
+    for run in summary["diverged"]:
+        print(f"ctt train: seed {run['seed']} diverged. {run['reason']}", file=sys.stderr)
+    return 1 if summary["diverged"] else 0
 
 
 def _print_summary(config: Config, summary: dict[str, Any], out: Path) -> None:

@@ -10,6 +10,9 @@ from ctt.config.error import InputError
 from ctt.config.schema import Config
 from ctt.config.serialize import config_from_dict, config_to_dict, strict_json
 
+GROUP_FILE = "group.json"
+"""The file that makes a folder a group of runs, see `ctt.training.group`."""
+
 
 class RunDirectory:
     """The files of one run: `config.json`, `manifest.json`, `metrics.jsonl`, `summary.json`, `checkpoints/`."""
@@ -71,6 +74,10 @@ class RunDirectory:
         Raises:
             InputError: the folder is no run directory, or its config cannot be read.
         """
+        if (self.path / GROUP_FILE).is_file():
+            runs = sorted(path.name for path in self.path.glob("seed-*"))
+            some = f"one of them, such as `{self.path / runs[0]}`" if runs else "one of them, once it has begun"
+            raise InputError(f"`{self.path}` is no run but a group of them, one a seed. Give {some}.")
         if not (self.path / "config.json").is_file():
             raise InputError(
                 f"`{self.path}` is not a run directory: it has no config.json. Give the folder that `ctt train` made."

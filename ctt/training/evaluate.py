@@ -1,19 +1,18 @@
-"""Loss and accuracy on a whole split."""
+"""Loss and accuracy on a whole split; `ctt.training.evaluation` has the other measures."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
+from jaxtyping import Bool
 
-from ctt.config.error import InputError
 from ctt.data.dataset import Split
 from ctt.data.sampler import padded_batches
 from ctt.models.classifier import Classifier
 from ctt.training.loss import cross_entropy
-from ctt.typing import PyTree
+from ctt.typing import Array, Float, Labels, Logits, PyTree
 
 
 @dataclass(frozen=True)
@@ -31,23 +30,6 @@ class Evaluation:
     accuracy: float
 
 
-@dataclass(frozen=True)
-class AdaptiveEvaluation(Evaluation):
-    """Measures of a model whose steps adapt to the splitting error of each image.
-
-    Attributes:
-        mean_steps: accepted steps an image, mean over the split.
-        min_steps: smallest number of accepted steps.
-        max_steps: largest number of accepted steps.
-        mean_rejected: rejected steps an image, mean over the split.
-    """
-
-    mean_steps: float
-    min_steps: int
-    max_steps: int
-    mean_rejected: float
-
-
 def split_model(model: Classifier) -> tuple[nnx.GraphDef, PyTree, PyTree]:
     """Return a model's structure in evaluation, its weights with their running averages, and the rest.
 
@@ -60,57 +42,27 @@ def split_model(model: Classifier) -> tuple[nnx.GraphDef, PyTree, PyTree]:
     return graphdef, weights, rest
 
 
-def build_adaptive_evaluator(
-    model: Classifier, batch_size: int, *, rtol: float, atol: float, max_steps: int
-) -> Callable[[PyTree, Split], AdaptiveEvaluation]:
-    """Return ``evaluate(weights, split)`` with steps that adapt to each image by itself.
+def is_right(logits: Logits, labels: Labels) -> Bool[Array, " batch"]:
+    """Return whether the largest logit, the first of equal ones, is the label's; never where they have no softmax.
 
     Args:
-        model: gives the structure; its own weights are not used.
-        batch_size: images a dispatch; changes nothing but speed and memory.
-        rtol: relative tolerance of the local error.
-        atol: absolute tolerance of the local error.
-        max_steps: at most so many steps an image.
+        logits: `[batch, classes]`.
+        labels: the true classes `[batch]`.
     """
-    graphdef, _, rest = split_model(model)
+    # The place of the largest is that of a NaN, which may be the label's; of equal infinities none is the largest.
+    return (jnp.argmax(logits, axis=-1) == labels) & jnp.isfinite(jnp.max(logits, axis=-1))
 
-    @jax.jit
-    def measure(weights: PyTree, images: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
-        model = nnx.merge(graphdef, weights, rest)
 
-        def solve(image: jax.Array) -> tuple[jax.Array, ...]:
-            result = model.classify_adaptively(image[None], rtol=rtol, atol=atol, max_steps=max_steps)
-            return result.logits[0], result.is_done, result.accepted, result.rejected
+def sum_measures(logits: Logits, labels: Labels, is_counted: Float[Array, " batch"]) -> Float[Array, "2"]:
+    """Return the sums of the losses and of the right answers over the examples that are counted.
 
-        logits, is_done, accepted, rejected = jax.vmap(solve)(images)
-        costs, is_right = cross_entropy(logits, labels), jnp.argmax(logits, axis=-1) == labels
-        return {"cost": costs, "is_right": is_right, "is_done": is_done, "accepted": accepted, "rejected": rejected}
-
-    def evaluate(weights: PyTree, split: Split) -> AdaptiveEvaluation:
-        num_examples = len(split.labels)
-        size = min(batch_size, num_examples)
-        parts = []
-        for indices, is_counted in padded_batches(num_examples, size):
-            values = measure(weights, split.images[indices], split.labels[indices])
-            parts.append({name: np.asarray(value)[np.asarray(is_counted) > 0] for name, value in values.items()})
-        total = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        num_open = int(np.sum(~total["is_done"]))
-        if num_open:
-            raise InputError(
-                f"`splitting.max_steps` must suffice, but {max_steps} steps did not for {num_open} of {num_examples} "
-                "images. Pass a larger number, or a larger --splitting.rtol."
-            )
-        return AdaptiveEvaluation(
-            num_examples,
-            float(np.mean(total["cost"])),
-            float(np.mean(total["is_right"])),
-            float(np.mean(total["accepted"])),
-            int(np.min(total["accepted"])),
-            int(np.max(total["accepted"])),
-            float(np.mean(total["rejected"])),
-        )
-
-    return evaluate
+    Args:
+        logits: `[batch, classes]`.
+        labels: the true classes `[batch]`.
+        is_counted: 1 for an example, 0 for padding `[batch]`.
+    """
+    costs = cross_entropy(logits, labels)
+    return jnp.stack([jnp.sum(is_counted * costs), jnp.sum(is_counted * is_right(logits, labels))])
 
 
 def build_evaluator(model: Classifier, batch_size: int) -> Callable[[PyTree, Split], Evaluation]:
@@ -125,9 +77,7 @@ def build_evaluator(model: Classifier, batch_size: int) -> Callable[[PyTree, Spl
     @jax.jit
     def sums(weights: PyTree, images: jax.Array, labels: jax.Array, is_counted: jax.Array) -> jax.Array:
         logits = nnx.merge(graphdef, weights, rest)(images)
-        costs = cross_entropy(logits, labels)
-        is_right = jnp.argmax(logits, axis=-1) == labels
-        return jnp.stack([jnp.sum(is_counted * costs), jnp.sum(is_counted * is_right)])
+        return sum_measures(logits, labels, is_counted)
 
     def evaluate(weights: PyTree, split: Split) -> Evaluation:
         num_examples = len(split.labels)
