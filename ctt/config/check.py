@@ -25,6 +25,7 @@ def check_fields(config: Config) -> None:
     _check_time(config)
     _check_optimizer(config)
     _check_training(config)
+    _check_logging(config)
 
 
 def _positive(field: str, value: float | None) -> None:
@@ -156,3 +157,10 @@ def _check_training(config: Config) -> None:
         value = getattr(training, field)
         if value is not None:
             at_least(f"training.{field}", value, 1)
+
+
+def _check_logging(config: Config) -> None:
+    project = config.logging.wandb
+    plain = project is None or (project.strip() == project != "" and not set(project) & set("/\\#?%:"))
+    requirement = "be a project's name of Weights & Biases, without blanks at its ends or any of / \\ # ? % :"
+    require(plain, "logging.wandb", requirement, project)

@@ -10,6 +10,7 @@ from ctt.training.directory import RunDirectory
 FREE_ON_RESUME = frozenset(
     {"name", "data.dir", "training.log_every", "training.eval_every", "training.checkpoint_every"}
     | {"training.keep_checkpoints", "training.eval_batch_size", "training.certify", "training.log_splitting_error"}
+    | {"logging.tensorboard", "logging.wandb"}
 )
 """Fields that may change when a run is resumed: they say where and how often, not what is computed."""
 

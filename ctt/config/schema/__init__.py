@@ -8,9 +8,11 @@ fields (each says from which) when the config is resolved.
 * `model`: the lift, the operators of the right-hand side and the read-out; normalisation.
 * `time`: the splitting and its grid, the weights as functions of time, the gradient method.
 * `training`: the optimiser and the loop.
+* `logging`: where the measures go.
 """
 
 from ctt.config.schema.data import AugmentationConfig, DataConfig
+from ctt.config.schema.logging import LoggingConfig
 from ctt.config.schema.model import ModelConfig, NormalizationConfig, StagesConfig
 from ctt.config.schema.run import Config
 from ctt.config.schema.time import ControlsConfig, GradientConfig, SplittingConfig
@@ -22,6 +24,7 @@ __all__ = [
     "ControlsConfig",
     "DataConfig",
     "GradientConfig",
+    "LoggingConfig",
     "ModelConfig",
     "NormalizationConfig",
     "OptimizerConfig",

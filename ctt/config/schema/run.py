@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from ctt.config.schema.data import AugmentationConfig, DataConfig
+from ctt.config.schema.logging import LoggingConfig
 from ctt.config.schema.model import ModelConfig, NormalizationConfig
 from ctt.config.schema.time import ControlsConfig, GradientConfig, SplittingConfig
 from ctt.config.schema.training import OptimizerConfig, TrainingConfig
@@ -25,3 +26,4 @@ class Config:
     gradient: GradientConfig = field(default_factory=GradientConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    logging: LoggingConfig = field(default_factory=LoggingConfig)
