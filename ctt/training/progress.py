@@ -1,5 +1,6 @@
 """What a person sees while a run trains: a live view on a terminal, plain lines elsewhere."""
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -58,6 +59,10 @@ class Reporter(Protocol):
         Args:
             step: number of finished steps in it.
         """
+        ...
+
+    def note_stop(self) -> None:
+        """Show that a signal asked the run to stop; called by the handler of the signal, amid anything."""
         ...
 
     def say(self, text: str) -> None:
@@ -136,9 +141,19 @@ class TerminalReporter:
         if self._view is not None:
             self._view.mark_saved(step)
 
+    def note_stop(self) -> None:
+        """See `Reporter`."""
+        if self._view is not None:
+            self._view.note_stop()
+        else:
+            _write_stop()
+
     def say(self, text: str) -> None:
         """See `Reporter`."""
-        self._console.print(text, highlight=False, markup=False)
+        if self._live is not None:
+            self._live.say(text)
+        else:
+            self._console.print(text, highlight=False, markup=False)
 
     def stop(self) -> None:
         """See `Reporter`."""
@@ -182,6 +197,10 @@ class LineReporter:
     def mark_saved(self, step: int) -> None:
         """See `Reporter`."""
 
+    def note_stop(self) -> None:
+        """See `Reporter`."""
+        _write_stop()
+
     def say(self, text: str) -> None:
         """See `Reporter`."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -208,11 +227,20 @@ class SilentReporter:
     def mark_saved(self, step: int) -> None:
         """See `Reporter`."""
 
+    def note_stop(self) -> None:
+        """See `Reporter`."""
+        _write_stop()
+
     def say(self, text: str) -> None:
         """See `Reporter`."""
 
     def stop(self) -> None:
         """See `Reporter`."""
+
+
+def _write_stop() -> None:
+    """Write past Python's own streams, which may be in the middle of a write when a signal comes."""
+    os.write(2, b"\nStopping after this step and a checkpoint; once more to stop at once.\n")
 
 
 def build_reporter() -> Reporter:

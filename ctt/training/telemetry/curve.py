@@ -1,5 +1,6 @@
 """A curve in braille characters, two by four dots each."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -77,7 +78,7 @@ def _resample(line: Sequence[Point], first: float, span: float, columns: int) ->
         counts[column] += 1
     means = [total / count if count else None for total, count in zip(sums, counts, strict=True)]
     known = [column for column, mean in enumerate(means) if mean is not None]
-    for left, right in zip(known, known[1:], strict=False):
+    for left, right in itertools.pairwise(known):
         begin, end = means[left], means[right]
         assert begin is not None
         assert end is not None

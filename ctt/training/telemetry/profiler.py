@@ -76,7 +76,7 @@ class Profiler:
         newest = max(self._folder.rglob("*.xplane.pb"), key=lambda path: path.stat().st_mtime, default=None)
         place = shlex.quote(str(self._folder))
         self._say(
-            f"Trace of steps {self._began + 1} to {self._step}: {newest.parent if newest else self._folder}. Look at it "
-            f"by: tensorboard --logdir {place} (with the package xprof), or open its .trace.json.gz at "
+            f"Trace of steps {self._began + 1} to {self._step}: {newest.parent if newest else self._folder}. "
+            f"Look at it by: tensorboard --logdir {place} (with the package xprof), or open its .trace.json.gz at "
             "https://ui.perfetto.dev."
         )

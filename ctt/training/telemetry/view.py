@@ -16,8 +16,10 @@ from ctt.training.telemetry.curve import Point, draw_curve
 
 _LINE, _MARK = "cyan", "bold yellow"
 _MAX_POINTS = 4000
-_WIDE, _LOW = 104, 9
+_WIDE, _LOW = 110, 9
 """Width from which the curve stands beside the measures, and height below which there is no frame."""
+_HEADING, _TABLE = 7, 58
+"""Widths of the measures' headings, and of their table beside the curve."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,7 @@ class RunView:
         self._last_val: tuple[int, float] | None = None
         self._best_val: tuple[int, float] | None = None
         self._saved: tuple[int, float] | None = None
+        self._is_stopping = False
 
     def advance(self, done: int) -> None:
         """Set how far the run is.
@@ -88,6 +91,10 @@ class RunView:
                 if self._best_val is None or accuracy > self._best_val[1]:
                     self._best_val = (step, accuracy)
 
+    def note_stop(self) -> None:
+        """Show that the run is about to stop."""
+        self._is_stopping = True
+
     def mark_saved(self, step: int) -> None:
         """Note that a checkpoint was saved just now.
 
@@ -102,24 +109,22 @@ class RunView:
         if height < _LOW or width < 40:
             yield self._progress(width)
             if height > 2:
-                yield _fit(self._learning(), width)
+                yield self._notice(width) if self._is_stopping else self._learning(width)
             return
-        measures = self._measures()
-        inside = width - 4
+        inside, is_wide = width - 4, width >= _WIDE
+        measures = self._measures((_TABLE if is_wide else inside) - _HEADING)
         if not self._line or height < len(measures) + 8:
             body: RenderableType = _table(measures)
-        elif width >= _WIDE:
-            rows = max(len(measures), min(8, height - 6))
+        elif is_wide:
+            rows = min(12, max(len(measures), height - 12))
             body = Table.grid(padding=(0, 3))
-            body.add_column(width=(inside - 3) // 2, no_wrap=True)
-            body.add_column(no_wrap=True, overflow="ellipsis", width=(inside - 3) - (inside - 3) // 2)
-            body.add_row(Group(*self._curve((inside - 3) // 2, rows)), _table(measures))
+            body.add_row(Group(*self._curve(inside - _TABLE - 3, rows)), _table(measures))
         else:
             rows = min(8, height - len(measures) - 6)
             body = Group(*self._curve(inside, rows), Text(), _table(measures))
         facts = self._facts
         yield Panel(
-            Group(self._progress(inside), Text(), body),
+            Group(self._progress(inside), self._notice(inside), body),
             title=_fit(Text.assemble((facts.name, "bold"), f" · {facts.scheme}"), width - 8),
             title_align="left",
             subtitle=_fit(Text(facts.place, style="dim"), width - 8),
@@ -147,53 +152,40 @@ class RunView:
         grid.add_row(before, ProgressBar(max(total, 1), done), after)
         return grid
 
+    def _notice(self, width: int) -> Text:
+        text = "Stopping after this step and a checkpoint; once more to stop at once." if self._is_stopping else ""
+        return _fit(Text(text, style="bold yellow", no_wrap=True), width)
+
     def _curve(self, width: int, rows: int) -> list[Text]:
         legend = Text.assemble(("── train loss", _LINE), "   ", ("● val loss", _MARK), no_wrap=True)
         line, marks = list(self._line), list(self._marks)
         return [*draw_curve(line, marks, width=width, height=rows - 1, styles=(_LINE, _MARK)), legend]
 
-    def _learning(self) -> Text:
-        return _join(
-            [
-                self._number("loss {:.4g}", "loss"),
-                self._number("accuracy {:.1%}", "accuracy"),
-                self._number("{:,.0f} images/s", "images_per_second"),
-            ]
-        )
-
-    def _measures(self) -> list[tuple[str, Text]]:
-        """Return the lines of measures that there are, each with its heading."""
+    def _learning(self, width: int) -> Text:
         number = self._number
-        best = f"best {self._best_val[1]:.2%} at step {self._best_val[0]:,}" if self._best_val else None
-        last = f"accuracy {self._last_val[1]:.2%} at step {self._last_val[0]:,}" if self._last_val else None
-        saved = None
+        parts = [number("loss {:.4g}", "loss"), number("accuracy {:.1%}", "accuracy")]
+        return _join([*parts, number("{:,.0f} images/s", "images_per_second")], width)
+
+    def _measures(self, width: int) -> list[tuple[str, Text]]:
+        """Return the lines of measures that there are, each with its heading."""
+        number, best, last, saved = self._number, None, None, None
+        if self._best_val is not None and self._last_val is not None:
+            last = f"accuracy {self._last_val[1]:.2%} at {self._last_val[0]:,}"
+            best = f"best {self._best_val[1]:.2%} at {self._best_val[0]:,}"
         if self._saved is not None:
             saved = f"step {self._saved[0]:,}, {_duration(self._clock() - self._saved[1])} ago"
-        rate = number("learning rate {:.2e}", "learning_rate")
-        rows: Iterable[tuple[str, list[str | None]]] = [
+        compiled, rate = number("compiled {:.1f} s", "compile_seconds"), number("rate {:.2e}", "learning_rate")
+        norms = {"gradient_norm": "gradient {:.3g}", "update_norm": "update {:.3g}", "parameter_norm": "weights {:.4g}"}
+        rows: list[tuple[str, list[str | None]]] = [
             ("train", [number("loss {:.4g}", "loss"), number("accuracy {:.1%}", "accuracy"), rate]),
             ("val", [last, best]),
-            (
-                "norms",
-                [
-                    number("gradient {:.3g}", "gradient_norm"),
-                    number("update {:.3g}", "update_norm"),
-                    number("weights {:.4g}", "parameter_norm"),
-                ],
-            ),
-            ("speed", [number("{:,.0f} images/s", "images_per_second"), self._step_time()]),
-            (
-                "idle",
-                [
-                    number("input stall {:.1%}", "input_stall"),
-                    number("host overhead {:.1%}", "host_overhead"),
-                    number("compiled in {:.1f} s", "compile_seconds"),
-                ],
-            ),
+            ("norms", [number(form, name) for name, form in norms.items()]),
+            ("speed", [number("{:,.0f} images/s", "images_per_second"), self._step_time(), compiled]),
+            ("idle", [number("input stall {:.1%}", "input_stall"), number("host overhead {:.1%}", "host_overhead")]),
             ("memory", [self._memory("device_memory_bytes", "device"), self._memory("host_memory_bytes", "host")]),
             ("saved", [saved]),
         ]
-        return [(name, _join(parts)) for name, parts in rows if any(parts)]
+        return [(name, _join(parts, width)) for name, parts in rows if any(parts)]
 
     def _number(self, form: str, name: str) -> str | None:
         value = self._train.get(name)
@@ -207,20 +199,26 @@ class RunView:
 
     def _memory(self, name: str, where: str) -> str | None:
         value = self._train.get(name)
-        return None if value is None else f"{value / 2**30:.2f} GiB on the {where}, at most so far"
+        return None if value is None else f"{value / 2**30:.2f} GiB on the {where}, at most"
 
 
 def _table(rows: list[tuple[str, Text]]) -> Table:
     table = Table.grid(padding=(0, 1))
-    table.add_column(style="dim", no_wrap=True, min_width=6)
+    table.add_column(style="dim", no_wrap=True, min_width=_HEADING - 1)
     table.add_column(no_wrap=True, overflow="ellipsis")
     for name, text in rows:
         table.add_row(name, text)
     return table
 
 
-def _join(parts: Iterable[str | None]) -> Text:
-    return Text("   ".join(part for part in parts if part), no_wrap=True, overflow="ellipsis")
+def _join(parts: Iterable[str | None], width: int) -> Text:
+    """Return as many of the parts as there is room for."""
+    line = ""
+    for part in parts:
+        longer = f"{line}   {part}" if line else part or ""
+        if part and len(longer) <= width:
+            line = longer
+    return Text(line, no_wrap=True)
 
 
 def _fit(text: Text, width: int) -> Text:
