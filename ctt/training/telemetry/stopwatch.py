@@ -1,13 +1,21 @@
-"""Where the time of training goes: throughput, waiting for input, idle time of the device."""
+"""Where the time of training goes: throughput, and why the device had nothing to do."""
 
 import contextlib
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+
+Interval = tuple[float, float]
+
+
+class _Launch(NamedTuple):
+    time: float
+    waits: list[Interval]
+    results: list[Any]
 
 
 class Stopwatch:
@@ -18,15 +26,17 @@ class Stopwatch:
 
     * ``images_per_second``: of the window; ``mean_images_per_second``: since the stopwatch was started.
     * ``step_seconds``: wall time an optimiser step.
-    * ``input_stall``: share of the wall time that the loop spent waiting for input. It is felt only as far as the
-      device has finished what it was given before.
-    * ``host_overhead``: share of the wall time in which the device had nothing to do, whatever the reason, input
-      included: from the moment at which the results of a dispatch are there to the return of the next dispatch. A
-      thread that sleeps until the results are there takes the first moment, late by its time to wake up (some 0.1 ms
-      a dispatch, and up to 5 ms where the loop is busy in Python), so that the share is a little too small; launching
-      counts as idle, which makes it a little too large. Where a dispatch computes before it returns, as on a CPU, the
-      second moment is that of its call. The kernels' gaps within a dispatch are no part of it: see `Profiler`.
+    * ``input_stall``: share of the wall time in which the device had nothing to do while the loop waited for input. A
+      wait during which the device still works on what it was given before costs nothing, and is not counted.
+    * ``host_overhead``: share of the wall time in which the device had nothing to do for any other reason.
     * ``compile_seconds``: spent in `compiling` so far.
+
+    The device has nothing to do from the moment at which the results of a dispatch are there until the next dispatch
+    returns. A thread that sleeps until the results are there takes the first moment, late by its time to wake up (some
+    0.1 ms a dispatch, and up to 5 ms where the loop is busy in Python), so that the shares are a little too small;
+    launching counts as idle, which makes them a little too large. On a CPU, where a dispatch may compute before it
+    returns, the second moment is that of its call. Gaps between the kernels of a dispatch are no part of it: for
+    these there is `ctt.training.telemetry.profiler.Profiler`.
 
     Attributes:
         compile_seconds: see above.
@@ -44,13 +54,15 @@ class Stopwatch:
         self.compile_seconds = 0.0
         self._total_images, self._total_seconds = 0, 0.0
         self._idle_since = self._begin = clock()
-        self._launches: queue.Queue[tuple[float, Any] | None] = queue.Queue()
+        self._pause_begin: float | None = None
+        self._waits: list[Interval] = []
+        self._launches: queue.Queue[_Launch | None] = queue.Queue()
         self._watcher: threading.Thread | None = None
         self._reset()
 
     def _reset(self) -> None:
         self._images, self._steps = 0, 0
-        self._input = self._idle = self._paused = 0.0
+        self._stall = self._overhead = self._paused = 0.0
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
@@ -65,7 +77,7 @@ class Stopwatch:
         """Wrap the wait for the next batches."""
         begin = self._clock()
         yield
-        self._input += self._clock() - begin
+        self._waits.append((begin, self._clock()))
 
     @contextlib.contextmanager
     def dispatch(self, *, num_steps: int, num_images: int) -> Iterator[Callable[[Any], None]]:
@@ -84,23 +96,24 @@ class Stopwatch:
         if self._watcher is None:
             self._watcher = threading.Thread(target=self._watch, name="ctt-stopwatch", daemon=True)
             self._watcher.start()
-        self._launches.put((launched, results))
+        self._launches.put(_Launch(launched, self._waits, results))
+        self._waits = []
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """Wrap what is no training: evaluation, saving; the results of all dispatches must have been waited for."""
-        self._launches.join()
-        begin = self._clock()
-        self._idle += max(begin - self._idle_since, 0.0)
+        """Wrap what is no training: evaluation, saving. It waits for the results of all dispatches first."""
+        now = self._settle()
+        if self._pause_begin is not None:  # A part of a longer pause.
+            yield
+            return
+        self._pause_begin = now
         yield
-        self._idle_since = self._clock()
-        self._paused += self._idle_since - begin
+        self._settle()
+        self._pause_begin = None
 
     def measures(self) -> dict[str, float]:
-        """Return the measures of the window and begin the next; the results must have been waited for."""
-        self._launches.join()
-        now = self._clock()
-        idle = self._idle + max(now - self._idle_since, 0.0)
+        """Return the measures of the window and begin the next. It waits for the results of all dispatches first."""
+        now = self._settle()
         seconds = max(now - self._begin - self._paused, 1e-9)
         self._total_images += self._images
         self._total_seconds += seconds
@@ -108,11 +121,11 @@ class Stopwatch:
             "images_per_second": self._images / seconds,
             "mean_images_per_second": self._total_images / self._total_seconds,
             "step_seconds": seconds / max(self._steps, 1),
-            "input_stall": min(self._input / seconds, 1.0),
-            "host_overhead": min(idle / seconds, 1.0),
+            "input_stall": min(self._stall / seconds, 1.0),
+            "host_overhead": min(self._overhead / seconds, 1.0),
             "compile_seconds": self.compile_seconds,
         }
-        self._idle_since = self._begin = now
+        self._begin = now
         self._reset()
         return values
 
@@ -123,13 +136,31 @@ class Stopwatch:
             self._watcher.join()
             self._watcher = None
 
+    def _settle(self) -> float:
+        """Account for everything up to now, and return the time."""
+        self._launches.join()
+        now = self._clock()
+        if self._pause_begin is None:
+            self._account(now, self._waits)
+        else:
+            self._paused += now - self._pause_begin
+            self._pause_begin = now
+        self._waits, self._idle_since = [], now
+        return now
+
+    def _account(self, end: float, waits: list[Interval]) -> None:
+        """Add the gap up to `end` to its causes."""
+        gap = max(end - self._idle_since, 0.0)
+        stall = sum(max(min(last, end) - max(first, self._idle_since), 0.0) for first, last in waits)
+        self._stall += stall
+        self._overhead += gap - stall
+
     def _watch(self) -> None:
-        """Wait for the results of each dispatch in turn and add up the gaps between them."""
-        while (item := self._launches.get()) is not None:
-            launched, results = item
+        """Wait for the results of each dispatch in turn and account for the gaps between them."""
+        while (launch := self._launches.get()) is not None:
             with contextlib.suppress(Exception):  # Whoever reads the results is told.
-                jax.block_until_ready(results)
-            self._idle += max(launched - self._idle_since, 0.0)
-            self._idle_since = max(self._clock(), launched)
-            del item, results
+                jax.block_until_ready(launch.results)
+            self._account(launch.time, launch.waits)
+            self._idle_since = max(self._clock(), launch.time)
+            del launch
             self._launches.task_done()
