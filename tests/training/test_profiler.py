@@ -46,9 +46,14 @@ def test_a_dispatch_of_several_steps_is_traced_as_a_whole(compute, tmp_path):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_an_exception_ends_the_trace(compute, tmp_path, error):
     said = []
-    with pytest.raises(error), Profiler(tmp_path, 1, 100, said.append) as profiler:
-        steps(profiler, compute, 3)
-        raise error
+
+    def train():
+        with Profiler(tmp_path, 1, 100, said.append) as profiler:
+            steps(profiler, compute, 3)
+            raise error
+
+    with pytest.raises(error):
+        train()
     assert len(traces(tmp_path)) == 1
     assert said[0].startswith("Trace of steps 2 to 3:")
     jax.profiler.start_trace(tmp_path / "next")  # Another can begin.

@@ -59,7 +59,7 @@ class FakeWandb(types.ModuleType):
         self.finished += 1
 
     @staticmethod
-    def Settings(**arguments):  # noqa: N802
+    def Settings(**arguments):
         return arguments
 
 

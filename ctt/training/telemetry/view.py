@@ -112,7 +112,7 @@ class RunView:
                 yield self._notice(width) if self._is_stopping else self._learning(width)
             return
         inside, is_wide = width - 4, width >= _WIDE
-        measures = self._measures((_TABLE if is_wide else inside) - _HEADING)
+        measures = self._measures((_TABLE if is_wide else inside) - _HEADING)[: height - 5]
         if not self._line or height < len(measures) + 8:
             body: RenderableType = _table(measures)
         elif is_wide:
@@ -143,7 +143,7 @@ class RunView:
         if width >= 76:
             before.append(f"  epoch {epoch:.1f}/{epochs:.1f}", "not bold")
         after = Text(f"{done / max(total, 1):4.0%}  {left}", no_wrap=True)
-        if width >= 56:
+        if width >= 68:
             after.append(f"  {_duration(elapsed)} elapsed", "dim")
         grid = Table.grid(expand=True, padding=(0, 1))
         grid.add_column(no_wrap=True)
