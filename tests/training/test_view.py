@@ -1,6 +1,7 @@
 """The live view of a run at any size of a terminal, and the curve in it."""
 
 import io
+import itertools
 import math
 import re
 
@@ -147,7 +148,7 @@ def test_a_straight_line_goes_from_the_top_left_to_the_bottom_right():
     assert columns[0][0] == 0
     assert columns[-1][-1] == 26
     assert sorted({column for row in columns for column in row}) == list(range(27))
-    assert all(above[-1] <= below[0] + 1 for above, below in zip(columns, columns[1:], strict=False))
+    assert all(above[-1] <= below[0] + 1 for above, below in itertools.pairwise(columns))
 
 
 def test_a_loss_over_decades_is_straight_on_its_axis():

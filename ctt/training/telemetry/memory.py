@@ -1,6 +1,7 @@
 """How much memory a run takes."""
 
 import sys
+from typing import Any
 
 import jax
 
@@ -23,6 +24,6 @@ def measure_memory() -> dict[str, float]:
     return {"host_memory_bytes": float(peak if sys.platform == "darwin" else peak * 1024)}
 
 
-def _read_stats(device: jax.Device) -> dict[str, int] | None:
+def _read_stats(device: Any) -> dict[str, int] | None:
     stats = device.memory_stats()
     return stats if stats and "peak_bytes_in_use" in stats else None

@@ -32,7 +32,7 @@ class TensorBoardSink:
 
     def write(self, step: int, split: str, values: Mapping[str, Any]) -> None:
         """See `ctt.training.telemetry.sink.Sink`."""
-        from tensorboardX.proto.summary_pb2 import Summary
+        from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
         scalars = flatten_measures(split, values)
         summary = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()])
@@ -40,7 +40,7 @@ class TensorBoardSink:
 
     def rewind(self, step: int) -> None:
         """See `ctt.training.telemetry.sink.Sink`; readers hide all earlier events of later steps."""
-        from tensorboardX.proto.event_pb2 import SessionLog
+        from tensorboardX.proto.event_pb2 import SessionLog  # pyright: ignore[reportAttributeAccessIssue]
 
         self._write_event(step=step + 1, session_log=SessionLog(status=SessionLog.START))
 
@@ -49,7 +49,7 @@ class TensorBoardSink:
         self._writer.close()
 
     def _write_event(self, **fields: Any) -> None:
-        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
 
         self._writer.write_event(Event(wall_time=time.time(), **fields))
         self._writer.flush()

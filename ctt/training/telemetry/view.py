@@ -78,14 +78,12 @@ class RunView:
             values: measures by name.
         """
         loss, accuracy = values.get("loss"), values.get("accuracy")
-        is_finite = isinstance(loss, float) and math.isfinite(loss)
+        points = [(float(step), loss)] if isinstance(loss, float) and math.isfinite(loss) else []
         if split == "train":
             self._train = {name: value for name, value in values.items() if isinstance(value, int | float)}
-            if is_finite:
-                self._line = _thin([*self._line, (float(step), loss)])
+            self._line = _thin([*self._line, *points])
         elif split == "val":
-            if is_finite:
-                self._marks = _thin([*self._marks, (float(step), loss)])
+            self._marks = _thin([*self._marks, *points])
             if isinstance(accuracy, float):
                 self._last_val = (step, accuracy)
                 if self._best_val is None or accuracy > self._best_val[1]:
