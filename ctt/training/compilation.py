@@ -27,15 +27,16 @@ def enable_compilation_cache(folder: Path | None = None) -> str | None:
     """Let jax keep every program that took a second or more to compile, unless the user has decided otherwise.
 
     A program's key covers the computation, the versions, the flags of XLA and the features of the processor, so the
-    folder may be shared by machines of different kinds. Loaded or compiled anew, a program is the same, bit for bit.
-    Several processes may use the folder at once.
+    folder may be shared by machines of different kinds. It leaves out the number of cores, for which XLA compiles on a
+    CPU and which decides how sums are rounded; hence a folder for each number. Loaded or compiled anew, a program is
+    then the same, bit for bit. Several processes may use the folder at once.
 
     Nothing is done where ``JAX_COMPILATION_CACHE_DIR`` or ``JAX_ENABLE_COMPILATION_CACHE`` is set, or jax's own
     configuration names a folder. Before jax is imported the choice is left in the environment, where jax and the
     processes that this one starts will find it.
 
     Args:
-        folder: where the programs are kept; it need not exist. None: ``xla`` in `ctt.config.cache.cache_folder`.
+        folder: below it the programs are kept; it need not exist. None: ``xla`` in `ctt.config.cache.cache_folder`.
 
     Returns:
         A line for the user if the folder cannot be written to, in which case nothing is kept; else None.
@@ -51,11 +52,19 @@ def enable_compilation_cache(folder: Path | None = None) -> str | None:
             "or set JAX_ENABLE_COMPILATION_CACHE=0."
         )
     tidy_programs(folder)
+    place = str(folder / f"{visible_cores()}-cores")
     if jax is None:
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = place
     else:
-        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_compilation_cache_dir", place)
     return None
+
+
+def visible_cores() -> int:
+    """Return how many cores this process may run on."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def tidy_programs(folder: Path, max_bytes: int = MAX_BYTES) -> None:
@@ -67,7 +76,7 @@ def tidy_programs(folder: Path, max_bytes: int = MAX_BYTES) -> None:
     read once, at the first call after it was written.
 
     Args:
-        folder: what jax was given; it need not exist.
+        folder: the programs are in it or in folders of it; it need not exist.
         max_bytes: size that is left at most.
     """
     stamp = folder / _STAMP
@@ -92,18 +101,12 @@ def tidy_programs(folder: Path, max_bytes: int = MAX_BYTES) -> None:
 
 
 def _programs(folder: Path) -> Iterator[_Program]:
-    try:
-        entries = list(os.scandir(folder))
-    except OSError:
-        return
-    for entry in entries:
-        if not entry.name.endswith(_SUFFIX):
-            continue
+    for path in folder.rglob(f"*{_SUFFIX}"):
         try:
-            stat = entry.stat()
+            stat = path.stat()
         except OSError:  # Another process has dropped it.
             continue
-        yield _Program(Path(entry.path), stat.st_size, stat.st_mtime, max(stat.st_atime, stat.st_mtime))
+        yield _Program(path, stat.st_size, stat.st_mtime, max(stat.st_atime, stat.st_mtime))
 
 
 def _is_cut_short(path: Path) -> bool:

@@ -9,7 +9,9 @@ import zlib
 import jax
 import pytest
 
-from ctt.training.compilation import enable_compilation_cache, tidy_programs
+from ctt.training.compilation import enable_compilation_cache, tidy_programs, visible_cores
+
+CORES = f"{visible_cores()}-cores"
 
 PROGRAM = """
 import sys
@@ -52,7 +54,7 @@ def run(*words, **variables):
 
 
 def programs(folder):
-    return sorted(folder.glob("*-cache"))
+    return sorted(folder.rglob("*-cache"))
 
 
 def write_program(folder, name, size, *, age=0.0):
@@ -66,7 +68,7 @@ def write_program(folder, name, size, *, age=0.0):
 def test_a_damaged_program_is_compiled_again(environment, tmp_path):
     folder = tmp_path / "xla"
     place, value, hits, errors = run(CTT_CACHE_DIR=str(tmp_path))
-    assert (place, hits, errors) == (str(folder), 0, "")
+    assert (place, hits, errors) == (str(folder / CORES), 0, "")
     for path in programs(folder):  # Cut short after the look at the start: jax reads it, warns and compiles.
         path.write_bytes(path.read_bytes()[:-100])
         os.utime(path, (0, 0))
@@ -103,10 +105,21 @@ def test_jax_that_is_running_is_told(environment, tmp_path):
         jax.config.update("jax_compilation_cache_dir", None)
         assert enable_compilation_cache(tmp_path / "first") is None
         assert enable_compilation_cache(tmp_path / "second") is None  # Somebody has decided already.
-        assert jax.config.values["jax_compilation_cache_dir"] == str(tmp_path / "first")
+        assert jax.config.values["jax_compilation_cache_dir"] == str(tmp_path / "first" / CORES)
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
     assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+
+
+def test_a_number_of_cores_has_its_own_programs(environment, tmp_path):
+    before = jax.config.values["jax_compilation_cache_dir"]
+    environment.setattr("ctt.training.compilation.visible_cores", lambda: 96)
+    try:
+        jax.config.update("jax_compilation_cache_dir", None)
+        enable_compilation_cache(tmp_path)
+        assert jax.config.values["jax_compilation_cache_dir"] == str(tmp_path / "96-cores")
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
 
 
 def test_a_folder_that_cannot_be_made_is_named(environment, tmp_path):
@@ -122,9 +135,11 @@ def test_a_folder_that_cannot_be_made_is_named(environment, tmp_path):
 
 def test_the_programs_used_longest_ago_go_first(tmp_path):
     for age in range(4):
-        write_program(tmp_path, f"program{age}", 1000, age=3600.0 * age)
+        folder = tmp_path / f"{1 + age % 2}-cores"
+        folder.mkdir(exist_ok=True)
+        write_program(folder, f"program{age}", 1000, age=3600.0 * age)
     tidy_programs(tmp_path, max_bytes=2500)
-    assert [path.name for path in programs(tmp_path)] == ["program0-cache", "program1-cache"]
+    assert sorted(path.name for path in programs(tmp_path)) == ["program0-cache", "program1-cache"]
 
 
 def test_whole_programs_stay_and_others_go(tmp_path):
