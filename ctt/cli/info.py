@@ -63,7 +63,7 @@ def _draw(config: Config, path: Path) -> None:
     """Draw the first training batch of a config."""
     from ctt.reports.batch import draw_batch, plot_batch
     from ctt.reports.style import save_figure
-    from ctt.training.loop import load_with_progress
+    from ctt.training.loading import load_with_progress
     from ctt.training.progress import build_reporter
 
     dataset = load_with_progress(config, build_reporter())

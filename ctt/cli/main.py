@@ -9,6 +9,7 @@ from types import FrameType
 
 import ctt
 from ctt.config.error import InputError, RunStoppedError, suggest
+from ctt.training.compilation import enable_compilation_cache
 
 COMMANDS = {
     "train": "train a model: ctt train CONFIG [--field.sub value ...] [--out DIR] [--resume DIR]",
@@ -81,6 +82,10 @@ def _dispatch(words: list[str]) -> int:
 
 def _run(name: str, words: list[str]) -> int:
     signal.signal(signal.SIGTERM, _terminate)
+    if "jax" not in sys.modules and not {"-h", "--help"} & set(words):
+        note = enable_compilation_cache()
+        if note is not None:
+            print(f"ctt {name}: {note}", file=sys.stderr)
     try:
         return importlib.import_module(f"ctt.cli.{_MODULES.get(name, name)}").run(words)
     except InputError as error:

@@ -86,7 +86,7 @@ def _check_out(out: Path, *, is_given: bool) -> None:
 def _load(arguments: ReportArguments) -> "tuple[Dataset | None, list[str]]":
     """Return the data of a run, or None and why there are none."""
     from ctt.training.directory import RunDirectory
-    from ctt.training.loop import load_with_progress
+    from ctt.training.loading import load_with_progress
     from ctt.training.progress import build_reporter
 
     if not arguments.batch:

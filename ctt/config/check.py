@@ -29,6 +29,7 @@ def check_fields(config: Config) -> None:
     _check_training(config)
     _check_devices(config)
     _check_micro_batches(config)
+    _check_logging(config)
 
 
 def _positive(field: str, value: float | None) -> None:
@@ -248,3 +249,10 @@ def _check_devices(config: Config) -> None:
         require(
             (devices.process_id or 0) < (devices.num_processes or 0), "devices.process_id", inside, devices.process_id
         )
+
+
+def _check_logging(config: Config) -> None:
+    project = config.logging.wandb
+    plain = project is None or (project.strip() == project != "" and not set(project) & set("/\\#?%:"))
+    requirement = "be a project's name of Weights & Biases, without blanks at its ends or any of / \\ # ? % :"
+    require(plain, "logging.wandb", requirement, project)

@@ -8,5 +8,6 @@
 * `certificate`, `meter`: the measured order of a run's discretisation, and its splitting error while it learns.
 * `checkpoint`, `digest`: saved states, verified when read.
 * `directory`, `manifest`: the files of a run directory; `run`: a trained run, loaded.
-* `interruption`, `progress`: signals, and what a person sees.
+* `interruption`, `progress`: signals, and what a person sees; `telemetry`: what is measured, and where it goes.
+* `compilation`: compiled programs are kept on disk.
 """

@@ -151,13 +151,15 @@ class RunDirectory:
             file.write(strict_json(line) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of the metrics; a last line cut short is left out."""
+        """Return the lines of the metrics; what is no line of them, such as a last one cut short, is left out."""
         lines = []
-        for text in self.metrics.read_text().splitlines() if self.metrics.exists() else []:
+        for text in self.metrics.read_text(errors="replace").splitlines() if self.metrics.exists() else []:
             try:
-                lines.append(json.loads(text))
+                line = json.loads(text)
             except ValueError:
                 continue
+            if isinstance(line, dict) and isinstance(line.get("step"), int) and isinstance(line.get("split"), str):
+                lines.append(line)
         return lines
 
     def rewind_metrics(self, step: int) -> None:

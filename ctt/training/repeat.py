@@ -23,7 +23,9 @@ from ctt.training.directory import RunDirectory
 from ctt.training.evaluation.spread import measure_spread
 from ctt.training.group import GroupDirectory
 from ctt.training.interruption import Interrupted
-from ctt.training.loop import NonFiniteError, count_steps, load_with_progress, train
+from ctt.training.loading import load_with_progress
+from ctt.training.loop import NonFiniteError, train
+from ctt.training.milestone import count_steps
 from ctt.training.progress import Reporter, SilentReporter
 from ctt.training.resume import check_same_config
 from ctt.training.run import load_run

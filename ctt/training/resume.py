@@ -21,6 +21,7 @@ FREE_ON_RESUME = frozenset(
     | {"training.keep_checkpoints", "training.eval_batch_size", "training.certify", "training.log_splitting_error"}
     | {"training.steps_per_dispatch"}
     | {f"devices.{field.name}" for field in dataclasses.fields(DevicesConfig)}
+    | {"logging.tensorboard", "logging.wandb"}
 )
 """Fields that may change when a run is resumed: they say where and how often, not what is computed."""
 

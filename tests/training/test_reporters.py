@@ -44,7 +44,8 @@ def test_lines_are_free_of_control_characters(lines):
 
 @pytest.mark.parametrize("step", [2, 4, 6])
 def test_lines_have_the_measures_at_each_logged_step(lines, step):
-    pattern = rf"^training {step}/{TOTAL}  loss [\d.]+  accuracy [\d.]+%  [\d,]+ images/s  \d+ s left$"
+    idle = r"(  stall [\d.]+%  overhead [\d.]+%)?"
+    pattern = rf"^training {step}/{TOTAL}  loss [\d.]+  accuracy [\d.]+%  [\d,]+ images/s{idle}  \d+ s left$"
     assert re.search(pattern, lines, re.MULTILINE)
 
 

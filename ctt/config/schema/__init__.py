@@ -9,10 +9,12 @@ fields (each says from which) when the config is resolved.
 * `time`: the splitting and its grid, the weights as functions of time, the gradient method.
 * `training`: the optimiser and the loop.
 * `devices`: the machines that share a run.
+* `logging`: where the measures go.
 """
 
 from ctt.config.schema.data import AugmentationConfig, DataConfig
 from ctt.config.schema.devices import DevicesConfig
+from ctt.config.schema.logging import LoggingConfig
 from ctt.config.schema.model import ModelConfig, NormalizationConfig, StagesConfig
 from ctt.config.schema.run import Config
 from ctt.config.schema.time import ControlsConfig, GradientConfig, SplittingConfig
@@ -25,6 +27,7 @@ __all__ = [
     "DataConfig",
     "DevicesConfig",
     "GradientConfig",
+    "LoggingConfig",
     "ModelConfig",
     "NormalizationConfig",
     "OptimizerConfig",

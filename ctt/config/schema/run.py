@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from ctt.config.schema.data import AugmentationConfig, DataConfig
 from ctt.config.schema.devices import DevicesConfig
+from ctt.config.schema.logging import LoggingConfig
 from ctt.config.schema.model import ModelConfig, NormalizationConfig
 from ctt.config.schema.time import ControlsConfig, GradientConfig, SplittingConfig
 from ctt.config.schema.training import OptimizerConfig, TrainingConfig
@@ -27,3 +28,4 @@ class Config:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     devices: DevicesConfig = field(default_factory=DevicesConfig)
+    logging: LoggingConfig = field(default_factory=LoggingConfig)
