@@ -44,7 +44,7 @@ class Reporter(Protocol):
         ...
 
     def show(self, step: int, split: str, values: Mapping[str, Any]) -> None:
-        """Take in what was measured, as a sink does; also before `start`, what earlier sessions measured.
+        """Take in what was measured, as a sink does; between `introduce` and `start`, of earlier sessions.
 
         Args:
             step: number of finished steps.
@@ -96,7 +96,7 @@ class TerminalReporter:
 
     def introduce(self, facts: RunFacts) -> None:
         """See `Reporter`."""
-        self._facts = facts
+        self._facts, self._measured = facts, []
 
     def start(self, description: str, total: int, done: int) -> None:
         """See `Reporter`."""

@@ -171,8 +171,9 @@ def test_marks_are_where_they_belong():
 def test_a_terminal_shows_the_view_and_lines_above_it():
     console = Console(file=io.StringIO(), width=100, height=30, force_terminal=True)
     reporter = TerminalReporter(console)
-    reporter.show(10, "train", {"loss": 1.5})  # Of an earlier session.
+    reporter.show(5, "train", {"loss": 9.5})  # Of another run.
     reporter.introduce(FACTS)
+    reporter.show(10, "train", {"loss": 1.5})  # Of an earlier session.
     reporter.start("training", 100, 20)
     reporter.show(30, "train", {**MEASURES, "loss": 0.5})
     reporter.advance(30, "", is_milestone=True)
