@@ -13,7 +13,7 @@ from ctt.training.compilation import enable_compilation_cache
 
 COMMANDS = {
     "train": "train a model: ctt train CONFIG [--field.sub value ...] [--out DIR] [--resume DIR]",
-    "eval": "loss and accuracy of a run: ctt eval RUN [--split test]",
+    "eval": "loss, accuracy, calibration and confusions of a run: ctt eval RUN [--split test]",
     "predict": "classes of image files: ctt predict RUN IMAGE...",
     "import": "a run from the weights of timm or Hugging Face: ctt import FILE --out RUN",
     "export": "weights for timm or Hugging Face, or the model as one file: ctt export RUN --format NAME --out PATH",

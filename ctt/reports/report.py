@@ -96,7 +96,8 @@ def describe_run(
         state=state,
         is_finished=has_summary,
         subtitle=f"{model.name} on {config.data.name}: {splitting.scheme} + {splitting.substep_text}, "
-        f"{splitting.steps} steps to t = {splitting.horizon:g}, {config.normalization.placement}-norm, seed {config.seed}",
+        f"{splitting.steps} steps to t = {splitting.horizon:g}, {config.normalization.placement}-norm, "
+        f"seed {config.seed}",
         cards=_cards(summary) if summary else _latest(lines),
         notes=notes,
         figures=pictures,

@@ -14,6 +14,7 @@ from ctt.training.devices import Layout
 from ctt.training.feed import Feed
 from ctt.training.state import TrainState
 from ctt.training.step import Metrics, Update
+from ctt.training.telemetry.stopwatch import Stopwatch
 from ctt.typing import Array, PyTree
 
 _LONGEST = 0.5
@@ -40,7 +41,17 @@ class Dispatcher:
     all, whichever way they are cut into chunks: how they are cut changes no bit.
     """
 
-    def __init__(self, update: Update, state: TrainState, feed: Feed, layout: Layout, *, rows: int):
+    def __init__(
+        self,
+        update: Update,
+        state: TrainState,
+        feed: Feed,
+        layout: Layout,
+        stopwatch: Stopwatch,
+        *,
+        rows: int,
+        batch_size: int,
+    ):
         """Compile the loop.
 
         Args:
@@ -48,17 +59,19 @@ class Dispatcher:
             state: the state to begin with, on any device or none.
             feed: the batches.
             layout: the devices.
+            stopwatch: takes the time of the parts.
             rows: at most so many steps a dispatch.
+            batch_size: images a step.
         """
-        self._feed, self._layout, self.rows = feed, layout, rows
+        self._feed, self._layout, self._stopwatch = feed, layout, stopwatch
+        self._rows, self._batch_size = rows, batch_size
         shardings = layout.cut(state)
         copy = jax.tree.map(jnp.copy, state)  # It will be donated, and the caller keeps his.
         self.state: TrainState = layout.place(copy, shardings)
         chunk = feed.take(0, 0)
-        begin = time.monotonic()
         run = jax.jit(_build_loop(update, feed, rows), donate_argnums=0, out_shardings=(shardings, layout.whole))
-        self._run = run.lower(self.state, feed.constants, chunk, self._count(0)).compile()
-        self.compile_seconds = time.monotonic() - begin
+        with stopwatch.compiling():
+            self._run = run.lower(self.state, feed.constants, chunk, self._count(0)).compile()
         self._flying: deque[tuple[int, int, Metrics]] = deque()
         self._step_seconds: float | None = None
         self._last_landing: float | None = None
@@ -74,7 +87,7 @@ class Dispatcher:
         """
         if self._step_seconds is None:
             return 1
-        return max(1, min(limit, self.rows, int(_LONGEST / self._step_seconds)))
+        return max(1, min(limit, self._rows, int(_LONGEST / self._step_seconds)))
 
     def dispatch(self, step: int, count: int) -> None:
         """Send off some updates, without waiting for them.
@@ -83,10 +96,13 @@ class Dispatcher:
             step: number of finished updates.
             count: how many, in [1, rows].
         """
-        chunk = self._feed.take(step, count)
+        with self._stopwatch.waiting_for_input():
+            chunk = self._feed.take(step, count)
         if not self._flying:
             self._last_landing = time.monotonic()  # The device was idle until now.
-        self.state, metrics = self._run(self.state, self._feed.constants, chunk, self._count(count))
+        with self._stopwatch.dispatch(num_steps=count, num_images=count * self._batch_size) as submit:
+            self.state, metrics = self._run(self.state, self._feed.constants, chunk, self._count(count))
+            submit(metrics)
         self._flying.append((step, count, metrics))
 
     def land(self, *, leave: int = 0) -> list[Landed]:
@@ -106,6 +122,10 @@ class Dispatcher:
             lines = [{name: float(value[index]) for name, value in values.items()} for index in range(count)]
             landed.append(Landed(step + 1, lines))
         return landed
+
+    def wait(self) -> None:
+        """Wait until the device has nothing left to do."""
+        jax.block_until_ready(self.state.step)
 
 
 def _build_loop(update: Update, feed: Feed, rows: int) -> Callable[..., tuple[TrainState, Metrics]]:

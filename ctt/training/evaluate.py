@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jaxtyping import Bool
 
 from ctt.data.dataset import Split
 from ctt.data.sampler import padded_batches
 from ctt.models.classifier import Classifier
+from ctt.training.devices import Layout
 from ctt.training.loss import cross_entropy
 from ctt.typing import Array, Float, Labels, Logits, PyTree
 
@@ -65,26 +67,36 @@ def sum_measures(logits: Logits, labels: Labels, is_counted: Float[Array, " batc
     return jnp.stack([jnp.sum(is_counted * costs), jnp.sum(is_counted * is_right(logits, labels))])
 
 
-def build_evaluator(model: Classifier, batch_size: int) -> Callable[[PyTree, Split], Evaluation]:
+def build_evaluator(
+    model: Classifier, batch_size: int, layout: Layout | None = None
+) -> Callable[[PyTree, Split], Evaluation]:
     """Return ``evaluate(weights, split)``, compiled once for all splits.
 
     Args:
         model: gives the structure; its own weights are not used.
         batch_size: images a step; the last batch is padded and the padding is not counted.
+        layout: the devices, which share each batch if it can be shared evenly; None: the first one alone.
     """
     graphdef, _, rest = split_model(model)
 
-    @jax.jit
     def sums(weights: PyTree, images: jax.Array, labels: jax.Array, is_counted: jax.Array) -> jax.Array:
         logits = nnx.merge(graphdef, weights, rest)(images)
         return sum_measures(logits, labels, is_counted)
+
+    compiled = jax.jit(sums) if layout is None else jax.jit(sums, out_shardings=layout.whole)
+
+    def place(*arrays: np.ndarray) -> PyTree:
+        if layout is None:
+            return arrays
+        is_even = len(arrays[0]) % layout.num_shares == 0
+        return layout.place(arrays, layout.batch() if is_even else layout.whole)
 
     def evaluate(weights: PyTree, split: Split) -> Evaluation:
         num_examples = len(split.labels)
         size = min(batch_size, num_examples)
         # Dispatched ahead of being read, so that the device is never kept waiting.
         parts = [
-            sums(weights, split.images[indices], split.labels[indices], is_counted)
+            compiled(weights, *place(split.images[indices], split.labels[indices], is_counted))
             for indices, is_counted in padded_batches(num_examples, size)
         ]
         loss, right = (float(sum(float(part[i]) for part in parts)) / num_examples for i in (0, 1))

@@ -3,14 +3,17 @@
 Both give the same batches, functions of the seed and the step.
 """
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ctt.config.schema import Config
 from ctt.data.dataset import Split
+from ctt.data.input import choose_input, find_device_bytes
 from ctt.data.sampler import batch_indices
+from ctt.data.stream import Stream
 from ctt.training.devices import Layout
 from ctt.training.state import Batch
 from ctt.typing import Array, PyTree
@@ -63,7 +66,8 @@ class ResidentFeed:
         """
         self._layout, self._seed, self._batch_size, self._rows = layout, seed, batch_size, rows
         self._num_examples = len(split.labels)
-        self._constants = layout.place((split.images, split.labels), layout.whole)
+        kept = split.in_memory()
+        self._constants = layout.place((kept.images, kept.labels), layout.whole)
 
     @property
     def constants(self) -> PyTree:
@@ -91,3 +95,74 @@ class ResidentFeed:
 
     def close(self) -> None:
         """See `Feed`."""
+
+
+class StreamFeed:
+    """Batches that the host reads ahead and sends, each host its own part, for sets that do not fit on a device."""
+
+    def __init__(
+        self, split: Split, layout: Layout, *, seed: int, batch_size: int, rows: int, steps: range, num_chunks: int = 2
+    ):
+        """Begin to stream.
+
+        Args:
+            split: the training split, in memory or in a file.
+            layout: the devices.
+            seed: the run's seed.
+            batch_size: images a step, on all devices.
+            rows: at most so many steps a chunk.
+            steps: the steps to come.
+            num_chunks: chunks that are read ahead; 0: none.
+        """
+        self._layout, self._rows, self._num_mine = layout, rows, batch_size // jax.process_count()
+        self._shape = split.images.shape[1:]
+        self._stream = Stream(
+            split,
+            seed=seed,
+            batch_size=batch_size,
+            steps=steps,
+            host_index=jax.process_index(),
+            num_hosts=jax.process_count(),
+            num_ahead=num_chunks * rows,
+        )
+
+    @property
+    def constants(self) -> PyTree:
+        """None: what a step reads comes with it."""
+        return ()
+
+    def take(self, first: int, count: int) -> PyTree:
+        """See `Feed`: images `[rows, batch, height, width, channels]` and labels, of which `count` are read."""
+        images = np.zeros((self._rows, self._num_mine, *self._shape), np.uint8)
+        labels = np.zeros((self._rows, self._num_mine), np.int32)
+        if count:
+            assert first == self._stream.step  # The steps come in their order.
+            images[:count], labels[:count] = self._stream.take(count)
+        return self._layout.place_shares((images, labels), axis=1)
+
+    def pick(self, constants: PyTree, chunk: PyTree, index: Array) -> Batch:
+        """See `Feed`."""
+        del constants
+        images, labels = (jax.lax.dynamic_index_in_dim(part, index, keepdims=False) for part in chunk)
+        return Batch(images, labels)
+
+    def close(self) -> None:
+        """See `Feed`."""
+        self._stream.close()
+
+
+def build_feed(config: Config, split: Split, layout: Layout, *, first: int, total: int) -> Feed:
+    """Return the feed that a config asks for, or that fits the devices.
+
+    Args:
+        config: a resolved config.
+        split: the training split.
+        layout: the devices.
+        first: number of finished steps.
+        total: length of the run in steps.
+    """
+    kind: Literal["resident", "stream"] = choose_input(config.data, split.images.nbytes, find_device_bytes())
+    seed, batch_size, rows = config.seed, config.training.batch_size, config.training.steps_per_dispatch
+    if kind == "resident":
+        return ResidentFeed(split, layout, seed=seed, batch_size=batch_size, rows=rows)
+    return StreamFeed(split, layout, seed=seed, batch_size=batch_size, rows=rows, steps=range(first, total))

@@ -1,10 +1,9 @@
 """Ctrl-C and SIGTERM: finish the step, save, leave."""
 
 import contextlib
-import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from ctt.config.error import RunStoppedError
@@ -35,11 +34,19 @@ class SignalWatch:
 
     Attributes:
         received: the signal, or None.
+        latest: the last signal that any watch of this process noted, for who repeats runs; or None.
     """
 
-    def __init__(self) -> None:
-        """Start with no signal received."""
+    latest: int | None = None
+
+    def __init__(self, tell: Callable[[], None]):
+        """Start with no signal received.
+
+        Args:
+            tell: tells a person that the run is about to stop; called by the handler of the signal.
+        """
         self.received: int | None = None
+        self._tell = tell
 
     def note(self, signum: int, frame: FrameType | None) -> None:
         """Note a signal; a second one stops at once.
@@ -54,18 +61,20 @@ class SignalWatch:
         del frame
         if self.received is not None:
             raise KeyboardInterrupt
-        self.received = signum
-        # Python's own streams may be in the middle of a write when a signal comes.
-        os.write(2, b"\nStopping after this step and a checkpoint; once more to stop at once.\n")
+        self.received = SignalWatch.latest = signum
+        self._tell()
 
 
 @contextlib.contextmanager
-def watch_signals() -> Iterator[SignalWatch]:
+def watch_signals(tell: Callable[[], None]) -> Iterator[SignalWatch]:
     """Note SIGINT and SIGTERM instead of dying of them, within a ``with`` block.
 
     Outside the main thread Python delivers no signals, and nothing is watched.
+
+    Args:
+        tell: tells a person that the run is about to stop; called by the handler of the signal.
     """
-    watch = SignalWatch()
+    watch = SignalWatch(tell)
     if threading.current_thread() is not threading.main_thread():
         yield watch
         return

@@ -32,6 +32,6 @@ def load_with_progress(config: Config, reporter: Reporter) -> Dataset:
         reporter.advance(done, "", is_milestone=done == total)
 
     try:
-        return load_dataset(config.data, progress)
+        return load_dataset(config.data, progress, reporter.say)
     finally:
         reporter.stop()

@@ -3,6 +3,7 @@
 import math
 import shlex
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,22 @@ from ctt.training.devices import agree, build_layout, is_leader, join_processes
 from ctt.training.digest import tree_sha256
 from ctt.training.directory import RunDirectory
 from ctt.training.dispatch import Dispatcher, Landed
-from ctt.training.evaluate import build_evaluator
-from ctt.training.feed import ResidentFeed
+from ctt.training.examination import Examiner, find_score
+from ctt.training.feed import Feed, build_feed
 from ctt.training.interruption import Interrupted, SignalWatch, watch_signals
 from ctt.training.loading import load_with_progress
-from ctt.training.meter import build_splitting_meter
 from ctt.training.milestone import Milestones, count_steps
 from ctt.training.opening import Resume, begin_run, restore_run, save
-from ctt.training.progress import Reporter, SilentReporter
+from ctt.training.progress import Reporter, SilentReporter, describe_measures
 from ctt.training.resume import check_same_config
 from ctt.training.run import Run, load_run
 from ctt.training.state import weights_record
 from ctt.training.step import build_update
+from ctt.training.telemetry.memory import measure_memory
+from ctt.training.telemetry.profiler import Profiler
+from ctt.training.telemetry.sink import check_sinks, open_sinks
+from ctt.training.telemetry.stopwatch import Stopwatch
+from ctt.training.telemetry.view import RunFacts
 
 
 class NonFiniteError(RunStoppedError):
@@ -50,6 +55,7 @@ def train(
     init: str | Path | None = None,
     reporter: Reporter | None = None,
     dataset: Dataset | None = None,
+    profile: int | None = None,
 ) -> dict[str, Any]:
     """Train a model to the end of its run and measure it.
 
@@ -61,6 +67,7 @@ def train(
         init: a run whose weights are the initial ones; None: they are drawn from the seed.
         reporter: where progress is shown; None: nowhere.
         dataset: the data, if loaded already.
+        profile: number of steps that are traced, into the folder `profile` of the run; None: none.
 
     Returns:
         The summary, as written to `summary.json`.
@@ -80,14 +87,15 @@ def train(
     if resume == "auto" and not (directory.path / "config.json").exists():
         resume = False
     source = None if init is None or resume else load_run(init)
-    return _Training(config, directory, reporter, source).run(dataset, resume=resume)
+    return _Training(config, directory, reporter, source, profile or 0).run(dataset, resume=resume)
 
 
 class _Training:
     """One session of one run: what the phases of `run` share."""
 
-    def __init__(self, config: Config, directory: RunDirectory, reporter: Reporter, source: Run | None):
+    def __init__(self, config: Config, directory: RunDirectory, reporter: Reporter, source: Run | None, profile: int):
         self.config, self.directory, self.reporter, self.source = config, directory, reporter, source
+        self.profile = profile
         self.layout = build_layout(config.devices, config.training.batch_size)
         self.measured_step, self.score = -1, math.nan
 
@@ -97,13 +105,13 @@ class _Training:
         else:
             self.directory.check_free()  # Before the data are read, which may take long.
         check_trainable(self.config)
+        check_sinks(self.config)
         self.model, notes = self._build_model()  # Before the data too: what the model refuses is said at once.
         self.dataset = dataset or load_with_progress(self.config, self.reporter)
         self.total = count_steps(self.config.training, len(self.dataset.train.labels))
         self.milestones = Milestones.of(self.config.training, self.total)
         state, self.update = build_update(self.config, self.model, self.total)
-        self.evaluate = build_evaluator(self.model, self.config.training.eval_batch_size)
-        self.measure_splitting = build_splitting_meter(self.model, self.config.training.batch_size)
+        self.examiner = Examiner(self.config, self.model, self.dataset, self.layout)
         self.num_parameters = count_parameters(self.model)
         self._describe()
         given = (self.directory, self.config, self.dataset, self.layout, state)
@@ -117,13 +125,16 @@ class _Training:
             for note in notes:
                 self.reporter.say(note)
             self.session = begin_run(*given, source=self.source, certify=self._certify)
+        session = self.session
+        self.sinks = open_sinks(self.config, self.directory, session.manifest, session.step, self.reporter.say)
         try:
-            with watch_signals() as watch:
+            with watch_signals(self.reporter.note_stop) as watch:
                 self._train(watch)
-            self.session.store.wait()
+            session.store.wait()
             return self._finish()
         finally:
-            self.session.store.close()
+            session.store.close()
+            self.sinks.close()
 
     def _build_model(self) -> tuple[Classifier, list[str]]:
         if self.source is None:
@@ -157,44 +168,65 @@ class _Training:
         session, milestones = self.session, self.milestones
         if session.step >= self.total:
             return
-        dispatcher = self._compile()
-        self.reporter.start("training", self.total, session.step)
+        self.stopwatch, place = Stopwatch(), self.directory.path / "profile"
+        feed = build_feed(self.config, self.dataset.train, self.layout, first=session.step, total=self.total)
         try:
-            begin = time.monotonic()
-            while session.step < self.total:
-                count = dispatcher.choose(milestones.next_after(session.step) - session.step)
-                received, longest = agree(watch.received or 0, -count)  # All processes make the same steps.
-                if not received:
-                    dispatcher.dispatch(session.step, -longest)
-                    session.step -= longest
-                    session.state = dispatcher.state
-                at = session.step
-                is_log, is_eval, is_save = (
-                    due(at) for due in (milestones.is_log, milestones.is_eval, milestones.is_save)
-                )
-                is_pause = bool(received) or is_log or is_eval or is_save
-                self._take(dispatcher.land(leave=0 if is_pause else 1))
-                self.reporter.advance(at, "", is_milestone=False)
-                if is_pause:
-                    session.clock.training += time.monotonic() - begin
+            dispatcher = self._compile(feed)
+            self._introduce()
+            warm = session.step + 2 * self.config.training.steps_per_dispatch
+            with Profiler(place, warm, self.profile, self.reporter.say) as profiler:
+                begin = time.monotonic()
+                while session.step < self.total:
+                    count = dispatcher.choose(milestones.next_after(session.step) - session.step)
+                    received, count = agree(watch.received or 0, -count)  # All processes make the same steps.
                     if received:
+                        self._take(dispatcher.land())
                         self._leave(received)
-                    self._pause(is_log=is_log, is_eval=is_eval, is_save=is_save)
-                    begin = time.monotonic()
+                    dispatcher.dispatch(session.step, -count)
+                    session.step, session.state = session.step - count, dispatcher.state
+                    is_pause = milestones.is_any(session.step)
+                    self._take(dispatcher.land(leave=0 if is_pause else 1))
+                    profiler.advance(session.step, dispatcher.wait)
+                    self.reporter.advance(session.step, "", is_milestone=False)
+                    if is_pause:
+                        session.clock.training += time.monotonic() - begin
+                        self._pause()
+                        begin = time.monotonic()
         finally:
+            feed.close()
+            self.stopwatch.close()
             self.reporter.stop()
 
-    def _compile(self) -> Dispatcher:
-        """Put the data and the state onto the devices, and compile the loop of updates."""
-        training = self.config.training
-        rows = training.steps_per_dispatch
-        feed = ResidentFeed(
-            self.dataset.train, self.layout, seed=self.config.seed, batch_size=training.batch_size, rows=rows
+    def _compile(self, feed: Feed) -> Dispatcher:
+        """Put the state onto the devices, and compile the loop of updates."""
+        training, session = self.config.training, self.session
+        dispatcher = Dispatcher(
+            self.update,
+            session.state,
+            feed,
+            self.layout,
+            self.stopwatch,
+            rows=training.steps_per_dispatch,
+            batch_size=training.batch_size,
         )
-        dispatcher = Dispatcher(self.update, self.session.state, feed, self.layout, rows=rows)
-        self.session.state = dispatcher.state
-        self.session.clock.compiling += dispatcher.compile_seconds
+        session.state = dispatcher.state
+        session.clock.compiling += self.stopwatch.compile_seconds
         return dispatcher
+
+    def _introduce(self) -> None:
+        """Begin the view of the run, with what earlier sessions measured."""
+        config = self.config
+        per_epoch = steps_per_epoch(len(self.dataset.train), config.training.batch_size)
+        scheme = (
+            f"{config.splitting.scheme} + {config.splitting.substep_text}, {config.splitting.steps} steps to "
+            f"t = {config.splitting.horizon:g}"
+        )
+        place = str(self.directory.path)
+        facts = RunFacts(name=str(config.name), scheme=scheme, place=place, steps_per_epoch=per_epoch)
+        self.reporter.introduce(facts)
+        for line in self.directory.read_metrics():
+            self.reporter.show(line["step"], line["split"], line)
+        self.reporter.start("training", self.total, self.session.step)
 
     def _take(self, landed: list[Landed]) -> None:
         """Take in the measures of finished updates, and stop where one is not finite."""
@@ -209,48 +241,49 @@ class _Training:
             self.session.window += chunk.lines
             self.session.clock.images += len(chunk.lines) * self.config.training.batch_size
 
-    def _pause(self, *, is_log: bool, is_eval: bool, is_save: bool) -> None:
-        session, text = self.session, ""
+    def _pause(self) -> None:
+        """Do what is due after a step."""
+        session, milestones, text = self.session, self.milestones, ""
+        is_log = milestones.is_log(session.step)
         if is_log and session.window:
             means = {key: float(np.mean([line[key] for line in session.window])) for key in session.window[0]}
             means["learning_rate"] = session.window[-1]["learning_rate"]
             session.last_train, session.window = means, []
-            rate = session.clock.images / max(session.clock.training, 1e-9)
-            self._log({"step": session.step, "split": "train", **means, "images_per_second": rate})
-            text = f"loss {means['loss']:.3f}  accuracy {means['accuracy']:.1%}  {rate:,.0f} images/s"
-        if is_eval:
-            self._evaluate_on("val")
-        if is_save:
-            self._save()
+            values = {**means, **self.stopwatch.measures(), **measure_memory()}
+            self._log("train", values)
+            text = describe_measures(values)
+        with self.stopwatch.pause():
+            if milestones.is_eval(session.step):
+                self._examine("val")
+            if milestones.is_save(session.step):
+                self._save()
         self.reporter.advance(session.step, text, is_milestone=is_log)
 
-    def _log(self, line: dict[str, Any]) -> None:
-        if is_leader():
-            self.directory.append_metrics(line)
+    def _log(self, split: str, values: Mapping[str, Any]) -> None:
+        self.sinks.write(self.session.step, split, values)
+        self.reporter.show(self.session.step, split, values)
 
-    def _evaluate_on(self, split: str) -> None:
-        step, weights = self.session.step, self.session.state.weights
-        result = self.evaluate(weights, self.dataset.split(split))
-        self._require_finite(result.loss)
-        self.measured_step, self.score = step, result.accuracy
-        line = {"step": step, "split": split, "loss": result.loss, "accuracy": result.accuracy}
-        if self.config.training.log_splitting_error:
-            line["splitting"] = self.measure_splitting(weights, self.dataset.split(split))
-        self._log(line)
-        self.reporter.say(f"step {step}: {split} loss {result.loss:.3f}, {split} accuracy {result.accuracy:.2%}")
+    def _examine(self, split: str) -> None:
+        session = self.session
+        values = self.examiner.measure(session.state, split)
+        if not all(math.isfinite(value) for value in values.values()):
+            self._refuse_state()
+        self.measured_step, self.score = session.step, find_score(values)
+        self._log(split, {**values, **self.examiner.measure_splitting(session.state, split)})
+        text = f"step {session.step}: {split} loss {values['loss']:.3f}, {split} accuracy {values['accuracy']:.2%}"
+        average = f", of the average {values['ema_accuracy']:.2%}" if "ema_accuracy" in values else ""
+        self.reporter.say(text + average)
 
     def _save(self) -> None:
         """Begin to save the state, after a look at whether training could go on from it."""
         is_measured = self.measured_step == self.session.step
-        if not is_measured:
-            num_some = min(len(self.dataset.val.labels), self.config.training.eval_batch_size)
-            some = self.dataset.val.select(np.arange(num_some))
-            self._require_finite(self.evaluate(self.session.state.weights, some).loss)
+        if not is_measured and not self.examiner.is_sound(self.session.state):
+            self._refuse_state()
         save(self.session, self.layout, score=self.score if is_measured else None)
+        self.reporter.mark_saved(self.session.step)
 
-    def _require_finite(self, loss: float) -> None:
-        if not math.isfinite(loss):
-            raise NonFiniteError(f"The loss on val is not finite after step {self.session.step}; {self._remedy()}")
+    def _refuse_state(self) -> None:
+        raise NonFiniteError(f"The loss on val is not finite after step {self.session.step}; {self._remedy()}")
 
     def _remedy(self) -> str:
         self.session.store.wait()
@@ -274,20 +307,21 @@ class _Training:
 
     def _finish(self) -> dict[str, Any]:
         session, clock = self.session, self.session.clock
-        val, test = (self.evaluate(session.state.weights, self.dataset.split(name)) for name in ("val", "test"))
+        val, test = (self.examiner.measure(session.state, split) for split in ("val", "test"))
         per_epoch = steps_per_epoch(len(self.dataset.train.labels), self.config.training.batch_size)
         lines = self.directory.read_metrics()
         if not any(line["split"] == "test" and line["step"] == session.step for line in lines):
-            self._log({"step": session.step, "split": "test", "loss": test.loss, "accuracy": test.accuracy})
+            self._log("test", test)
         summary = {
             "steps": session.step,
             "epochs": session.step / per_epoch,
             "num_parameters": self.num_parameters,
             "train_loss": session.last_train.get("loss"),
-            "val_loss": val.loss,
-            "val_accuracy": val.accuracy,
-            "test_loss": test.loss,
-            "test_accuracy": test.accuracy,
+            **{
+                _name(split, key): value
+                for split, part in (("val", val), ("test", test))
+                for key, value in part.items()
+            },
             "wall_seconds": round(clock.total(), 3),
             "compile_seconds": round(clock.compiling, 3),
             "images_per_second": round(clock.images / max(clock.training, 1e-9), 3),
@@ -298,3 +332,9 @@ class _Training:
         if is_leader():
             self.directory.write_json("summary.json", summary)
         return summary
+
+
+def _name(split: str, measure: str) -> str:
+    """Return the name that a measure of a split has in the summary: ``test_loss``, ``ema_test_loss``."""
+    plain = measure.removeprefix("ema_")
+    return f"{'' if plain == measure else 'ema_'}{split}_{plain}"

@@ -14,6 +14,7 @@ import jax
 
 import ctt
 from ctt.data.dataset import Dataset
+from ctt.training.compilation import visible_cores
 
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax", "diffrax", "orbax-checkpoint", "numpy")
 
@@ -25,7 +26,7 @@ def describe_environment() -> dict[str, Any]:
         "versions": {name: importlib.metadata.version(name) for name in _LIBRARIES} | {"ctt": ctt.__version__},
         "python": platform.python_version(),
         "machine": platform.machine(),
-        "cpu_cores": _visible_cores(),
+        "cpu_cores": visible_cores(),
         "devices": {"kind": devices[0].device_kind, "platform": devices[0].platform, "count": len(devices)},
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "x64": bool(jax.config.read("jax_enable_x64")),
@@ -76,12 +77,6 @@ def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in values.items():
         flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
     return flat
-
-
-def _visible_cores() -> int:
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _commit() -> str | None:

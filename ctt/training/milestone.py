@@ -66,6 +66,10 @@ class Milestones:
         """Return whether a checkpoint is due after a step."""
         return step % self.save_every == 0 or step == self.total
 
+    def is_any(self, step: int) -> bool:
+        """Return whether anything is due after a step."""
+        return self.is_log(step) or self.is_eval(step) or self.is_save(step)
+
     def next_after(self, step: int) -> int:
         """Return the first step after this one at which anything is due.
 

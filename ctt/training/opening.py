@@ -141,8 +141,6 @@ def restore_run(
             "Remove the folder and start again by ctt train --init."
         )
     _note_changes(directory, opening, layout, say)
-    if is_leader():
-        directory.rewind_metrics(opening.step)
     return opening
 
 

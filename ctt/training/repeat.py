@@ -22,7 +22,7 @@ from ctt.training.checkpoint import CheckpointStore
 from ctt.training.directory import RunDirectory
 from ctt.training.evaluation.spread import measure_spread
 from ctt.training.group import GroupDirectory
-from ctt.training.interruption import Interrupted
+from ctt.training.interruption import Interrupted, SignalWatch
 from ctt.training.loading import load_with_progress
 from ctt.training.loop import NonFiniteError, train
 from ctt.training.milestone import count_steps
@@ -104,7 +104,10 @@ class _Repetition:
                 self.reporter.say("The run is finished: nothing is left to do.")
                 continue
             try:
+                SignalWatch.latest = None
                 self._train(seed, dataset, source)
+                if SignalWatch.latest is not None and position + 1 < len(seeds):
+                    raise Interrupted(SignalWatch.latest, "")  # In the last step, which was not worth a stop.
             except NonFiniteError as error:
                 self.reporter.say(f"Seed {seed} diverged. {error}")
                 diverged.append({"seed": seed, "reason": str(error)})
