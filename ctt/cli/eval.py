@@ -19,7 +19,7 @@ from ctt.cli.figure import check_figure
 from ctt.config.compatibility import check_refinable
 from ctt.config.dataset import find_facts
 from ctt.config.error import InputError
-from ctt.config.name import SchemeName, SplitName, SubstepName
+from ctt.config.name import SchemeName, SplitName, SubstepName, WeightsName
 from ctt.config.requirement import require
 from ctt.config.schema import Config
 
@@ -61,6 +61,10 @@ class EvalArguments(CommonArguments):
 
     run: RunPath
     """Run directory."""
+    checkpoint: str = "last"
+    """Which checkpoint: `last`, `best` (the largest accuracy on val of those that are kept), or its step."""
+    weights: WeightsName = "last"
+    """Which of its weights: `last`, or `ema`, their moving average."""
     split: SplitName = "test"
     """Which images: train (without augmentation), val or test."""
     batch_size: int | None = None
@@ -105,7 +109,7 @@ def _evaluate_run(arguments: EvalArguments) -> dict[str, Any]:
     from ctt.training.run import load_run
 
     reporter = build_reporter()
-    trained = load_run(arguments.run)
+    trained = load_run(arguments.run, checkpoint=arguments.checkpoint, weights=arguments.weights)
     config, result, measures, dataset = _measure(trained, arguments, reporter)
     names = trained.manifest["class_names"]
     reporter.say(
@@ -149,7 +153,7 @@ def _evaluate_group(arguments: EvalArguments) -> dict[str, Any]:
     dataset = None
     for seed in seeds:
         if seed not in missing:
-            trained = load_run(group.seed_folder(seed))
+            trained = load_run(group.seed_folder(seed), checkpoint=arguments.checkpoint, weights=arguments.weights)
             config, result, measures, dataset = _measure(trained, arguments, reporter, dataset)
             runs.append({"seed": seed, **_record(arguments, trained, config, result, measures, dataset)})
     if not runs:
@@ -212,6 +216,8 @@ def _record(
     return {
         "run": str(trained.path),
         "step": trained.step,
+        "checkpoint": arguments.checkpoint,
+        "weights": arguments.weights,
         "split": arguments.split,
         **dataclasses.asdict(result),
         "scheme": config.splitting.scheme,

@@ -37,6 +37,7 @@ OptimizerName = Literal["adamw", "lion", "sgd", "muon", "schedule_free"]
 ScheduleName = Literal["cosine", "wsd", "constant"]
 DtypeName = Literal["float32", "bfloat16", "float64"]
 DistributedName = Literal["auto", "on", "off"]
+WeightsName = Literal["last", "ema"]
 SplitName = Literal["train", "val", "test"]
 InputName = Literal["auto", "resident", "stream"]
 

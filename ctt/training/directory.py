@@ -182,16 +182,3 @@ def write_atomically(path: Path, text: str) -> None:
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text)
     os.replace(partial, path)
-
-
-def free_directory(name: str, root: str | Path = "runs") -> Path:
-    """Return ``root/name``, or the first of ``root/name-2``, ``root/name-3``, ... that does not exist.
-
-    Args:
-        name: name of the run.
-        root: folder of all runs.
-    """
-    candidate, number = Path(root) / name, 2
-    while candidate.exists():
-        candidate, number = Path(root) / f"{name}-{number}", number + 1
-    return candidate

@@ -26,6 +26,7 @@ from ctt.training.interruption import Interrupted, SignalWatch
 from ctt.training.loading import load_with_progress
 from ctt.training.loop import NonFiniteError, train
 from ctt.training.milestone import count_steps
+from ctt.training.opening import Resume
 from ctt.training.progress import Reporter, SilentReporter
 from ctt.training.resume import check_same_config
 from ctt.training.run import load_run
@@ -36,7 +37,7 @@ def repeat(
     *,
     out: str | Path,
     num_seeds: int = 1,
-    resume: bool = False,
+    resume: Resume = False,
     init: str | Path | None = None,
     reporter: Reporter | None = None,
     dataset: Dataset | None = None,
@@ -49,7 +50,8 @@ def repeat(
         config: what to run, with the first seed.
         out: the folder of the runs; new, or with `resume` that of the group to go on with.
         num_seeds: how many seeds: `config.seed` and those after it; ignored with `resume`.
-        resume: whether to go on with the runs that are not finished.
+        resume: whether to go on with the runs that are not finished; ``"auto"``: from an older checkpoint where the
+            newest is damaged.
         init: a run whose weights are the initial ones of all runs; None: they are drawn from each seed.
         reporter: where progress is shown; None: nowhere.
         dataset: the data, if loaded already.
@@ -73,7 +75,9 @@ class _Repetition:
     def __init__(self, config: Config, out: Path, reporter: Reporter):
         self.config, self.directory, self.reporter = config, GroupDirectory(out), reporter
 
-    def run(self, dataset: Dataset | None, num_seeds: int, *, resume: bool, init: str | Path | None) -> dict[str, Any]:
+    def run(
+        self, dataset: Dataset | None, num_seeds: int, *, resume: Resume, init: str | Path | None
+    ) -> dict[str, Any]:
         first = self.config.seed
         if resume:
             check_same_config(self.directory, self.config)
@@ -105,7 +109,7 @@ class _Repetition:
                 continue
             try:
                 SignalWatch.latest = None
-                self._train(seed, dataset, source)
+                self._train(seed, dataset, source, resume=resume)
                 if SignalWatch.latest is not None and position + 1 < len(seeds):
                     raise Interrupted(SignalWatch.latest, "")  # In the last step, which was not worth a stop.
             except NonFiniteError as error:
@@ -140,7 +144,7 @@ class _Repetition:
                 f"{dataset.fingerprint[:12]}. Pass --data.dir of the same data."
             )
 
-    def _train(self, seed: int, dataset: Dataset, source: dict[str, Any] | None) -> None:
+    def _train(self, seed: int, dataset: Dataset, source: dict[str, Any] | None, *, resume: Resume) -> None:
         folder, config = self.directory.seed_folder(seed), replace(self.config, seed=seed)
         is_begun = _clear_false_start(folder, has_source=source is not None)
         if not is_begun and source is not None and _describe_source(source["path"]) != source:
@@ -149,7 +153,8 @@ class _Repetition:
                 f"(run {source['run_id']} at step {source['step']}). Restore it, or start again with another --out."
             )
         init = None if is_begun or source is None else source["path"]
-        train(config, out=folder, resume=is_begun, init=init, reporter=self.reporter, dataset=dataset)
+        how = resume or True if is_begun else False
+        train(config, out=folder, resume=how, init=init, reporter=self.reporter, dataset=dataset)
 
     def _way_on(self, seeds: Sequence[int]) -> str:
         num_finished = sum(map(self._is_finished, seeds))

@@ -36,12 +36,30 @@ def check_same_config(directory: RunDirectory, config: Config) -> None:
     Raises:
         InputError: a field differs that says what is computed.
     """
-    then, now = (flatten_config(c) for c in (directory.read_config(), config))
-    changed = [f"{key} ({then[key]} then, {now[key]} now)" for key in now if then[key] != now[key]]
-    changed = [text for text in changed if text.partition(" ")[0] not in FREE_ON_RESUME]
+    changed = _find_changes(directory.read_config(), config)
     if changed:
         quoted = shlex.quote(str(directory.path))
         raise InputError(
             f"`{directory.path}` was made by another config: {', '.join(changed)}. Resume it by "
             f"`ctt train --resume {quoted}` alone, or start a new run with another --out."
         )
+
+
+def is_same_config(directory: RunDirectory, config: Config) -> bool:
+    """Return whether a run was begun with a config, as far as it says what is computed.
+
+    Args:
+        directory: the run directory.
+        config: a resolved config.
+    """
+    try:
+        return not _find_changes(directory.read_config(), config)
+    except InputError:  # Damaged, or of another version.
+        return False
+
+
+def _find_changes(then: Config, now: Config) -> list[str]:
+    old, new = flatten_config(then), flatten_config(now)
+    return [
+        f"{key} ({old[key]} then, {new[key]} now)" for key in new if old[key] != new[key] and key not in FREE_ON_RESUME
+    ]

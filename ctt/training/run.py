@@ -19,8 +19,9 @@ from ctt.models.classifier import Classifier
 from ctt.training.checkpoint import CheckpointStore
 from ctt.training.directory import RunDirectory
 from ctt.training.evaluate import split_model
-from ctt.training.state import state_record, weights_from_record
+from ctt.training.state import state_from_record, state_record
 from ctt.training.step import build_update
+from ctt.training.weights import measured_weights
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Run:
     Attributes:
         path: its folder.
         config: its resolved config.
-        model: the model with the weights of the newest checkpoint.
+        model: the model with the weights of a checkpoint.
         step: the step of that checkpoint.
     """
 
@@ -91,21 +92,47 @@ def discretise_anew(run: Run, changes: Mapping[str, Any]) -> tuple[Config, Class
     return config, nnx.merge(graphdef, weights, rest)
 
 
-def load_run(path: str | Path) -> Run:
-    """Load a run: its config, and its model with the weights of the newest checkpoint.
+def load_run(path: str | Path, *, checkpoint: str | int = "last", weights: str = "last") -> Run:
+    """Load a run: its config, and its model with the weights of a checkpoint.
 
     Args:
         path: a run directory.
+        checkpoint: ``"last"``; ``"best"``, the one with the largest accuracy on `val` of those that are kept; or its
+            step.
+        weights: ``"last"``, those after the last update (with the rule schedule_free their average over the steps), or
+            ``"ema"``, their moving average.
 
     Raises:
-        InputError: the folder is no run directory, or has no checkpoint that can be read.
+        InputError: the folder is no run directory, has no such checkpoint that can be read, or no such weights.
     """
     directory = RunDirectory(path)
     config = directory.read_config()
+    if weights not in ("last", "ema"):
+        raise InputError(f"`weights` must be last or ema, got {weights!r}. Pass one of them.")
+    if weights == "ema" and config.optimizer.ema_decay is None:
+        raise InputError(
+            f"`{path}` was trained without optimizer.ema_decay, so there is no moving average of its weights. Ask for "
+            "the weights last."
+        )
     model = build_model(config)
-    template = jax.eval_shape(lambda: state_record(build_update(config, model, 2)[0]))
+    template = jax.eval_shape(lambda: build_update(config, model, 2)[0])
     store = CheckpointStore(directory.checkpoints, run_id=directory.read_manifest()["run_id"])
-    record, _ = store.restore(template)
-    for name, kind in (("params", nnx.Param), ("statistics", nnx.BatchStat)):
-        nnx.update(model, weights_from_record(record.get(name, {}), nnx.state(model, kind)))
+    record, _ = store.restore(jax.eval_shape(state_record, template), _find_step(store, checkpoint))
+    nnx.update(model, measured_weights(config, state_from_record(record, template))[weights])
     return Run(directory.path, config, model, int(record["step"]))
+
+
+def _find_step(store: CheckpointStore, checkpoint: str | int) -> int | None:
+    """Return the step of a checkpoint; None: the newest."""
+    if checkpoint == "last":
+        return None
+    if isinstance(checkpoint, int) or checkpoint.isdecimal():
+        return int(checkpoint)
+    if checkpoint != "best":
+        raise InputError(f"`checkpoint` must be last, best or the step of one, got {checkpoint!r}. Pass one of these.")
+    best = store.best_step()
+    if best is None and store.steps():
+        raise InputError(
+            f"`{store.directory}` holds no checkpoint whose accuracy on val was measured. Ask for the checkpoint last."
+        )
+    return best
