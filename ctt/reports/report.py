@@ -41,12 +41,11 @@ def write_report(
     drawings: dict[str, tuple[str, Callable[[], Figure | None]]] = {
         "curves.svg": ("Learning curves", lambda: plot_curves(lines, title)),
         "splitting.svg": ("Splitting error along the depth", lambda: plot_splitting(lines, title)),
-    }
-    if dataset is not None:
-        drawings["batch.png"] = (
+        "batch.png": (
             "The first training batch, before and after augmentation",
-            lambda: plot_batch(config, draw_batch(config, dataset)),
-        )
+            lambda: plot_batch(config, draw_batch(config, dataset)) if dataset is not None else None,
+        ),
+    }
     files: list[Path] = []
     pictures: dict[str, tuple[bytes, str]] = {}
     for name, (text, draw) in drawings.items():
@@ -96,7 +95,8 @@ def describe_run(
         state=state,
         is_finished=has_summary,
         subtitle=f"{model.name} on {config.data.name}: {splitting.scheme} + {splitting.substep_text}, "
-        f"{splitting.steps} steps to t = {splitting.horizon:g}, {config.normalization.placement}-norm, seed {config.seed}",
+        f"{splitting.steps} steps to t = {splitting.horizon:g}, {config.normalization.placement}-norm, "
+        f"seed {config.seed}",
         cards=_cards(summary) if summary else _latest(lines),
         notes=notes,
         figures=pictures,
