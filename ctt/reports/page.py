@@ -18,7 +18,7 @@ p { margin: .25rem 0; color: #5f6873; }
 .state { display: inline-block; padding: .1rem .6rem; border-radius: 1rem; font-size: .8rem; font-weight: 600;
   background: #e3e6ea; color: #3c444d; vertical-align: middle; margin-left: .5rem; }
 .state.finished { background: #d5efe5; color: #00583f; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .75rem;
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(14rem, 1fr)); gap: .75rem;
   margin-top: 1.25rem; }
 .card, figure, table { background: #fff; border: 1px solid #e3e6ea; border-radius: .5rem; }
 .card { padding: .75rem 1rem; }

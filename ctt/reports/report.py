@@ -41,12 +41,11 @@ def write_report(
     drawings: dict[str, tuple[str, Callable[[], Figure | None]]] = {
         "curves.svg": ("Learning curves", lambda: plot_curves(lines, title)),
         "splitting.svg": ("Splitting error along the depth", lambda: plot_splitting(lines, title)),
-    }
-    if dataset is not None:
-        drawings["batch.png"] = (
+        "batch.png": (
             "The first training batch, before and after augmentation",
-            lambda: plot_batch(config, draw_batch(config, dataset)),
-        )
+            lambda: plot_batch(config, draw_batch(config, dataset)) if dataset is not None else None,
+        ),
+    }
     files: list[Path] = []
     pictures: dict[str, tuple[bytes, str]] = {}
     for name, (text, draw) in drawings.items():

@@ -50,7 +50,7 @@ _SETTINGS = {
     "savefig.dpi": 160,
     "svg.hashsalt": "ctt",
     "axes.formatter.limits": (-4, 6),
-    "axes.unicode_minus": True,
+    "text.parse_math": False,
 }
 
 

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctt.config import Config, ControlsConfig, DataConfig, InputError, ModelConfig, SplittingConfig, resolve_config
+from ctt.config import (
+    AugmentationConfig,
+    Config,
+    ControlsConfig,
+    DataConfig,
+    InputError,
+    ModelConfig,
+    SplittingConfig,
+    resolve_config,
+)
 from ctt.config.dataset import KNOWN_DATASETS
 
 
@@ -130,6 +139,15 @@ def test_a_given_horizon_is_kept():
 def test_a_value_that_cannot_be_used_is_refused_with_field_requirement_and_remedy(path, value, requirement):
     with pytest.raises(InputError, match=rf"`{path}` must {requirement}, got .*pass --{path}"):
         resolve_config(change(path, value))
+
+
+@pytest.mark.parametrize("options", [{"randaugment": 1}, {"color_jitter": 0.1}])
+def test_colours_are_augmented_up_to_a_size(options):
+    data = DataConfig(name="mine", image_shape=(16, 4096, 3), num_classes=2, val_size=2)
+    config = Config(data=data, model=ModelConfig(patch_size=16), augmentation=AugmentationConfig(**options))
+    with pytest.raises(InputError, match=r"`augmentation\.\w+` must be 0 for images with a side over 2048 pixels"):
+        resolve_config(config)
+    resolve_config(dataclasses.replace(config, data=dataclasses.replace(data, image_shape=(16, 2048, 3))))
 
 
 def test_fixed_positions_need_a_width_that_is_a_multiple_of_four():
