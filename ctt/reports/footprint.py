@@ -108,7 +108,7 @@ def describe_substeps(evolution: Evolution) -> str:
     return "; ".join(f"{name}: {text}" for name, text in zip(evolution.controls.names, texts, strict=True))
 
 
-def _abstract_update(config: Config, model: nnx.Module) -> tuple[Any, Callable[..., Any]]:
+def _abstract_update(config: Config, model: Classifier) -> tuple[Any, Callable[..., Any]]:
     updates: list[Callable[..., Any]] = []
 
     def init() -> Any:

@@ -96,16 +96,8 @@ def build_update(config: Config, model: Classifier, total_steps: int) -> tuple[T
 
     def update(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         num_examples = batch.labels.shape[0]
-        augmentation_keys = example_keys(config.seed, _AUGMENTATION, state.step, num_examples)
         dropout_keys = example_keys(config.seed, _DROPOUT, state.step, num_examples)
-        augmented = augment(
-            augmentation_keys,
-            batch.images,
-            batch.labels,
-            config.augmentation,
-            num_classes=config.data.num_classes or 0,
-            fill=config.data.mean or (),
-        )
+        augmented = augment_batch(config, state.step, batch)
         (value, (accuracy, statistics)), gradient = differentiate(
             state.params, state.statistics, augmented, dropout_keys
         )
