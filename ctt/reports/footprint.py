@@ -13,6 +13,7 @@ from ctt.config.resolve import resolve_config
 from ctt.config.schema import Config
 from ctt.config.stage import stage_grids
 from ctt.models.build import build_model, count_parameters
+from ctt.models.classifier import Classifier
 from ctt.models.evolution import Evolution
 from ctt.splitting.substep import Substep
 from ctt.training.state import Batch
