@@ -45,8 +45,8 @@ class TrainArguments(CommonArguments):
     out: Path | None = None
     """Run directory, new or empty. None: the first free one of runs/NAME, runs/NAME-2, ..."""
     resume: Path | None = None
-    """Run directory to go on with, from its newest checkpoint. `auto`: go on in OUT if it holds a run (without --out in \
-the newest of runs/NAME, runs/NAME-2, ... with this config), if need be from an older checkpoint; else begin one."""
+    """Run directory to go on with, from its newest checkpoint. `auto`: go on in OUT if it holds a run (without --out \
+in the newest of runs/NAME, runs/NAME-2, ... with this config), if need be from an older checkpoint; else begin one."""
     init: Path | None = None
     """Run directory whose weights are the initial ones of a new run; its config too, if there is no config file."""
     seeds: int | None = None
