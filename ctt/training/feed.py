@@ -163,6 +163,7 @@ def build_feed(config: Config, split: Split, layout: Layout, *, first: int, tota
     """
     kind: Literal["resident", "stream"] = choose_input(config.data, split.images.nbytes, find_device_bytes())
     seed, batch_size, rows = config.seed, config.training.batch_size, config.training.steps_per_dispatch
+    batch_indices(seed, first, num_examples=len(split), batch_size=batch_size)  # Compiles, before time is taken.
     if kind == "resident":
         return ResidentFeed(split, layout, seed=seed, batch_size=batch_size, rows=rows)
     return StreamFeed(split, layout, seed=seed, batch_size=batch_size, rows=rows, steps=range(first, total))
