@@ -2,9 +2,9 @@
 
     ctt train configs/cifar100_vit.py --data.dir DIR
 
-Hassani et al., arXiv:2104.05704, report 69.75 % (200 epochs, best of 4 runs, original pixels): that is the mark; not run
-yet. Their recipe for it (configs/datasets/cifar100.yml) has a rate of 6e-4, reached from 1e-6. Time and memory on one
-accelerator, estimated and not measured: those of `cifar10_vit.py`.
+Hassani et al., arXiv:2104.05704, report 69.75 % (200 epochs, best of 4 runs, original pixels): that is the mark; not
+run yet. Their recipe for it (configs/datasets/cifar100.yml) has a rate of 6e-4, reached from 1e-6. Time and memory on
+one accelerator, estimated and not measured: those of `cifar10_vit.py`.
 """
 
 import dataclasses

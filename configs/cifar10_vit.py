@@ -5,17 +5,17 @@
 Papers: Dosovitskiy et al., arXiv:2010.11929; sizes and recipe of Hassani et al., arXiv:2104.05704, whose authors report
 91.38 % for ViT-Lite-7/4 (200 epochs, best of 4 runs, original pixels). That is the mark; not run to the end yet.
 
-The recipe is theirs (SHI-Labs/Compact-Transformers, configs/datasets/cifar10.yml): RandAugment m9-mstd0.5-inc1, mixup 0.8
-and cutmix 1.0 in turn, random erasing 1/4, smoothing 0.1, stochastic depth 0.1, AdamW at 5.5e-4 with weight decay 0.06,
-10 epochs of warm-up from 1e-5, a cosine down to 1e-5, batches of 128, half precision. Colour jitter is off, as timm
-switches it off beside RandAugment. What differs: images are padded and cropped instead of cropped and resized (0.8 to 1 of
-the area); shares are drawn by image instead of by batch, and to the end instead of to epoch 175; an erased rectangle is
-of one colour; the gradient is clipped; the attention weights have no dropout; 5,000 images are held out of training.
+The recipe is theirs (SHI-Labs/Compact-Transformers, configs/datasets/cifar10.yml): RandAugment m9-mstd0.5-inc1, mixup
+0.8 and cutmix 1.0 in turn, random erasing 1/4, smoothing 0.1, stochastic depth 0.1, AdamW at 5.5e-4 with weight decay
+0.06, 10 epochs of warm-up from 1e-5, a cosine down to 1e-5, batches of 128, half precision. Colour jitter is off, as
+timm switches it off beside RandAugment. What differs: images are padded and cropped instead of cropped and resized (to
+0.8 to 1 of the area); shares are drawn by image instead of by batch, and to the end instead of to epoch 175; an erased
+rectangle has one colour; the gradient is clipped; attention weights have no dropout; 5,000 images are held out.
 
 Expected on one accelerator, estimated from `ctt info` (195 GFLOP an update) and not measured: 105,300 updates are
 2.1e16 FLOP, 3 minutes of an A100 (312 TFLOP/s in bfloat16) at a utilisation of 40 %, and half an hour at 4 %, which is
-likelier for matrices as narrow as these. Memory, as XLA plans it on a CPU: 1.4 GiB for an update, and 0.2 GiB for weights,
-moments and all images.
+likelier for matrices as narrow as these. Memory, as XLA plans it on a CPU: 1.4 GiB for an update, and 0.2 GiB for
+weights, moments and all images.
 """
 
 from ctt.config import (
