@@ -123,9 +123,9 @@ class Striker:
         """Return what the run was at, by what it left."""
         if self._unfinished():
             return "a checkpoint half written"
-        if any(self._run.rglob("*.partial")):
+        if any(path for run in self._runs() for path in run.glob("*.partial")):
             return "a file half written"
-        if not any(self._run.rglob("checkpoints")):
+        if not any((run / "checkpoints").is_dir() for run in self._runs()):
             return "no checkpoint yet"
         return "between two saves"
 
@@ -155,10 +155,14 @@ class Striker:
             self._watch(process, lambda: self._count('"split": "test"') > count)
 
     def _unfinished(self) -> set[str]:
-        return {str(path) for path in self._run.rglob("*.orbax-checkpoint-tmp*") if path.parent.name == "checkpoints"}
+        return {str(path) for run in self._runs() for path in run.glob("checkpoints/*.orbax-checkpoint-tmp*")}
 
     def _count(self, text: str) -> int:
-        return sum(path.read_text(errors="replace").count(text) for path in self._run.rglob("metrics.jsonl"))
+        files = [path for run in self._runs() if (path := run / "metrics.jsonl").exists()]
+        return sum(path.read_text(errors="replace").count(text) for path in files)
+
+    def _runs(self) -> list[Path]:
+        return [self._run, *self._run.glob("seed-*")]
 
     @staticmethod
     def _watch(process: subprocess.Popen[str], look: Callable[[], Any]) -> Any:
