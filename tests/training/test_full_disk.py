@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from child_run import command, finish, start
-from tiny_run import read_summary, saved_steps
+from tiny_run import read_summary
 
 import ctt.training.directory as directory_module
 from ctt.cli.main import main
