@@ -1,15 +1,20 @@
 """``ctt COMMAND``: dispatch, exit statuses, and messages without tracebacks."""
 
+import functools
 import importlib
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import ctt
 from ctt.config.error import InputError, RunStoppedError, suggest
 from ctt.training.compilation import enable_compilation_cache
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 COMMANDS = {
     "train": "train a model: ctt train CONFIG [--field.sub value ...] [--out DIR] [--resume DIR]",
@@ -82,6 +87,7 @@ def _dispatch(words: list[str]) -> int:
 
 def _run(name: str, words: list[str]) -> int:
     signal.signal(signal.SIGTERM, _terminate)
+    _heed_dropped_exits()
     if "jax" not in sys.modules and not {"-h", "--help"} & set(words):
         note = enable_compilation_cache()
         if note is not None:
@@ -113,6 +119,22 @@ def _run(name: str, words: list[str]) -> int:
 def _terminate(signum: int, frame: FrameType | None) -> None:
     del signum, frame
     sys.exit(_STATUS_TERMINATED)
+
+
+@functools.cache
+def _heed_dropped_exits() -> None:
+    """End the process where a signal comes while Python is in a callback, such as jax's of garbage collection.
+
+    What a handler raises there goes no further than to a note on the error output, and the signal would be lost.
+    """
+    show = sys.unraisablehook
+
+    def hook(unraisable: "UnraisableHookArgs") -> None:
+        if isinstance(unraisable.exc_value, SystemExit):
+            os._exit(_STATUS_TERMINATED)
+        show(unraisable)
+
+    sys.unraisablehook = hook
 
 
 def _fail(message: str, status: int) -> int:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -118,12 +119,19 @@ class CheckpointStore:
         record |= {"run_id": self._run_id, "sha256": self._digest(state, record)}
         self._scores[step] = score
         try:
+            self._try_to_write()
             self._open().save(
                 step,
                 args=ocp.args.Composite(state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(record)),
             )
         except Exception as error:
             raise self._explain(error) from error
+
+    def _try_to_write(self) -> None:
+        """Make a folder and remove it; where Orbax cannot make one, its threads wait for it until their time is out."""
+        if is_leader():
+            self.directory.mkdir(parents=True, exist_ok=True)
+            os.rmdir(tempfile.mkdtemp(prefix=".writable-", dir=self.directory))
 
     def wait(self) -> None:
         """Wait until what was begun is on the disk.
@@ -247,10 +255,17 @@ class CheckpointStore:
         return state, record
 
     def close(self) -> None:
-        """Let go of the folder, after what was begun is on the disk."""
-        if self._manager is not None:
-            self._manager.close()
-            self._manager = None
+        """Let go of the folder, after what was begun is on the disk.
+
+        Raises:
+            SaveError: it could not be written.
+        """
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            try:
+                manager.close()
+            except Exception as error:
+                raise self._explain(error) from error
 
     @staticmethod
     def _digest(state: Any, record: dict[str, Any]) -> str:

@@ -1,8 +1,10 @@
 """The files of a run directory, and how they are read and written."""
 
+import contextlib
 import json
 import os
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +149,7 @@ class RunDirectory:
         Args:
             line: `step`, `split` and values.
         """
-        with self.metrics.open("a") as file:
+        with _naming(self.metrics), self.metrics.open("a") as file:
             file.write(strict_json(line) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
@@ -180,5 +182,22 @@ def write_atomically(path: Path, text: str) -> None:
         text: its new content.
     """
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(text)
-    os.replace(partial, path)
+    with _naming(path):
+        try:
+            partial.write_text(text)
+            os.replace(partial, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let an error say which file it is about, which that of a full disk does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise

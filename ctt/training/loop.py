@@ -133,8 +133,10 @@ class _Training:
             session.store.wait()
             return self._finish()
         finally:
-            session.store.close()
-            self.sinks.close()
+            try:
+                session.store.close()
+            finally:
+                self.sinks.close()
 
     def _build_model(self) -> tuple[Classifier, list[str]]:
         if self.source is None:
