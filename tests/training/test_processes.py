@@ -71,7 +71,7 @@ def test_the_first_process_alone_speaks_and_writes(two):
     assert len(list((run / "tensorboard").iterdir())) == 1
 
 
-def test_a_run_of_two_processes_is_measured_and_goes_on_in_one(two, tmp_path, capsys):
+def test_a_run_of_two_processes_is_measured_by_one(two, tmp_path):
     run, _ = two
     assert main(["eval", str(run), "--json", str(tmp_path / "eval.json")]) == 0
     assert json.loads((tmp_path / "eval.json").read_text())["accuracy"] == read_summary(run)["test_accuracy"]
