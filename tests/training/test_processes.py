@@ -67,6 +67,8 @@ def test_the_first_process_alone_speaks_and_writes(two):
     assert (own_words(second.out), own_words(second.err)) == ([], [])
     assert saved_steps(run) == [3, 6]
     assert json.loads((run / "manifest.json").read_text())["mesh"] == {"data": 2, "fsdp": 1}
+    devices = json.loads((run / "config.json").read_text())["devices"]
+    assert [devices[name] for name in ("coordinator", "num_processes", "process_id")] == [None] * 3
     assert not list(run.rglob("*.partial"))
     assert len(list((run / "tensorboard").iterdir())) == 1
 
