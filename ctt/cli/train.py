@@ -78,16 +78,35 @@ def run(words: list[str]) -> int:
     _check_flags(arguments)
 
     # Imported late, so that help and refusals do not wait for jax.
-    from ctt.training.devices import is_leader, join_processes
+    from ctt.training.devices import join_processes, part_in_time
+
+    joined = join_processes(config.devices)  # Before anything else touches a device.
+    with part_in_time():
+        return _train(arguments, config, joined)
+
+
+def _train(arguments: TrainArguments, config: Config, joined: str | None) -> int:
+    """Train a run or a group.
+
+    Args:
+        arguments: what was asked for.
+        config: the resolved config.
+        joined: the other processes of the run, as a sentence, if there are any.
+
+    Returns:
+        The exit status.
+    """
+    from ctt.training.devices import is_leader, require_same
     from ctt.training.group import GroupDirectory
     from ctt.training.loop import train
     from ctt.training.place import choose_folder
     from ctt.training.progress import SilentReporter, build_reporter
 
-    joined = join_processes(config.devices)  # Before anything else touches a device.
     reporter = build_reporter() if is_leader() else SilentReporter()
     if joined is not None:
         reporter.say(joined)
+        flags = ("out", "resume", "init", "seeds", "profile")
+        require_same({f"--{flag}": str(getattr(arguments, flag)) for flag in flags}, config)
     is_group = arguments.seeds is not None
     out, resume = choose_folder(config, out=arguments.out, resume=arguments.resume, is_group=is_group)
     if is_group or GroupDirectory.is_group(out if resume else None):

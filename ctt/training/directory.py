@@ -1,6 +1,7 @@
 """The files of a run directory, and how they are read and written."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import shlex
@@ -66,7 +67,7 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             if manifest is not None:
                 self.write_json("manifest.json", manifest)
-            self.write_json("config.json", config_to_dict(config))
+            self.write_json("config.json", config_to_dict(without_processes(config)))
         except OSError as error:
             raise InputError(f"`{self.path}` cannot be written ({error.strerror}). Choose another --out.") from error
 
@@ -172,6 +173,16 @@ class RunDirectory:
         """
         kept = [line for line in self.read_metrics() if line["step"] <= step]
         write_atomically(self.metrics, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def without_processes(config: Config) -> Config:
+    """Return a config that does not say where its processes are: a run goes on without them, or with others.
+
+    Args:
+        config: a resolved config.
+    """
+    devices = dataclasses.replace(config.devices, coordinator=None, num_processes=None, process_id=None)
+    return dataclasses.replace(config, devices=devices)
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from ctt.config.error import InputError
 from ctt.config.schema import Config
 from ctt.config.serialize import config_from_dict, config_to_dict
-from ctt.training.directory import GROUP_FILE, RunDirectory
+from ctt.training.directory import GROUP_FILE, RunDirectory, without_processes
 
 
 class GroupDirectory(RunDirectory):
@@ -51,7 +51,9 @@ class GroupDirectory(RunDirectory):
         self.check_free()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self.write_json(GROUP_FILE, {"seeds": list(seeds), **origin, "config": config_to_dict(config)})
+            self.write_json(
+                GROUP_FILE, {"seeds": list(seeds), **origin, "config": config_to_dict(without_processes(config))}
+            )
         except OSError as error:
             raise InputError(f"`{self.path}` cannot be written ({error.strerror}). Choose another --out.") from error
 

@@ -19,7 +19,15 @@ from ctt.interchange.transplant import transplant
 from ctt.models.build import build_model, count_parameters
 from ctt.models.classifier import Classifier
 from ctt.training.certificate import describe_certificate
-from ctt.training.devices import agree, build_layout, is_leader, join_processes
+from ctt.training.devices import (
+    agree,
+    build_layout,
+    is_leader,
+    join_processes,
+    part_in_time,
+    require_same,
+    wait_for_all,
+)
 from ctt.training.digest import tree_sha256
 from ctt.training.directory import RunDirectory
 from ctt.training.dispatch import Dispatcher, Landed
@@ -81,13 +89,15 @@ def train(
     config = resolve_config(config)
     joined = join_processes(config.devices)
     reporter = reporter if reporter is not None and is_leader() else SilentReporter()
-    if joined is not None:
-        reporter.say(joined)
-    directory = RunDirectory(out)
-    if resume == "auto" and not (directory.path / "config.json").exists():
-        resume = False
-    source = None if init is None or resume else load_run(init)
-    return _Training(config, directory, reporter, source, profile or 0).run(dataset, resume=resume)
+    with part_in_time():
+        if joined is not None:
+            reporter.say(joined)
+            require_same({"out": str(out), "resume": resume, "init": str(init), "profile": profile}, config)
+        directory = RunDirectory(out)
+        if resume == "auto" and not (directory.path / "config.json").exists():
+            resume = False
+        source = None if init is None or resume else load_run(init)
+        return _Training(config, directory, reporter, source, profile or 0).run(dataset, resume=resume)
 
 
 class _Training:
@@ -108,6 +118,7 @@ class _Training:
         check_sinks(self.config)
         self.model, notes = self._build_model()  # Before the data too: what the model refuses is said at once.
         self.dataset = dataset or load_with_progress(self.config, self.reporter)
+        require_same({"the data": self.dataset.fingerprint})
         self.total = count_steps(self.config.training, len(self.dataset.train.labels))
         self.milestones = Milestones.of(self.config.training, self.total)
         state, self.update = build_update(self.config, self.model, self.total)
@@ -117,6 +128,7 @@ class _Training:
         given = (self.directory, self.config, self.dataset, self.layout, state)
         if resume:
             self.session = restore_run(*given, resume=resume, certify=self._certify, say=self.reporter.say)
+            require_same({"the checkpoint": (self.session.manifest["run_id"], self.session.step)})
             self.reporter.say(f"Resuming {self.directory.path} at step {self.session.step} of {self.total}.")
             if self.session.step >= self.total and (self.directory.path / "summary.json").exists():
                 self.reporter.say("The run is finished: nothing is left to do.")
@@ -333,6 +345,7 @@ class _Training:
         }
         if is_leader():
             self.directory.write_json("summary.json", summary)
+        wait_for_all("writing the summary", timeout=self.config.devices.timeout)
         return summary
 
 

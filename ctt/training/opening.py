@@ -13,7 +13,7 @@ from ctt.config.schema import Config
 from ctt.data.dataset import Dataset
 from ctt.training.checkpoint import CheckpointStore
 from ctt.training.clock import Clock
-from ctt.training.devices import Layout, is_leader, wait_for_all
+from ctt.training.devices import Layout, agree, is_leader, wait_for_all
 from ctt.training.directory import RunDirectory
 from ctt.training.manifest import build_manifest, environment_changes
 from ctt.training.run import Run
@@ -118,7 +118,8 @@ def restore_run(
     Raises:
         InputError: the run was made of other data, or has no checkpoint that can be used.
     """
-    if (directory.path / "manifest.json").exists():
+    (is_missing,) = agree(not (directory.path / "manifest.json").exists())
+    if not is_missing:
         manifest = directory.read_manifest()
     else:  # Interrupted before its first line.
         manifest = _write_manifest(directory, config, {**_describe(dataset, layout), "certificate": certify()})

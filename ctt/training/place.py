@@ -65,4 +65,4 @@ def _clear_false_start(folder: Path) -> None:
     found = list(folder.iterdir()) if folder.is_dir() else []
     if {path.name for path in found} <= _BEFORE_A_RUN:
         for path in found:
-            path.unlink()
+            path.unlink(missing_ok=True)  # Another process of the run may have been here.

@@ -19,6 +19,7 @@ from ctt.data.dataset import Dataset
 from ctt.interchange.transplant import transplant
 from ctt.models.build import build_model
 from ctt.training.checkpoint import CheckpointStore
+from ctt.training.devices import agree, is_leader, require_same, wait_for_all
 from ctt.training.directory import RunDirectory
 from ctt.training.evaluation.spread import measure_spread
 from ctt.training.group import GroupDirectory
@@ -97,7 +98,10 @@ class _Repetition:
         if resume:
             self._check_unchanged(dataset)
         else:
-            self.directory.begin(self.config, seeds, {"data_fingerprint": dataset.fingerprint, "init": source})
+            require_same({"the data": dataset.fingerprint})  # And every process has looked whether the folder is free.
+            if is_leader():
+                self.directory.begin(self.config, seeds, {"data_fingerprint": dataset.fingerprint, "init": source})
+            wait_for_all("making the folder of the runs", timeout=self.config.devices.timeout)
         source = self.directory.read_group()["init"]
         if source is not None:
             self.reporter.say("All seeds begin with the same weights; order of the data and augmentation differ.")
@@ -146,7 +150,7 @@ class _Repetition:
 
     def _train(self, seed: int, dataset: Dataset, source: dict[str, Any] | None, *, resume: Resume) -> None:
         folder, config = self.directory.seed_folder(seed), replace(self.config, seed=seed)
-        is_begun = _clear_false_start(folder, has_source=source is not None)
+        (is_begun,) = agree(is_leader() and _clear_false_start(folder, has_source=source is not None))
         if not is_begun and source is not None and _describe_source(source["path"]) != source:
             raise InputError(
                 f"`{source['path']}`, whose weights are the initial ones of `{self.directory.path}`, must be as it was "
@@ -168,7 +172,8 @@ class _Repetition:
         runs = [RunDirectory(self.directory.seed_folder(seed)).read_json("summary.json") for seed in finished]
         mean, std = measure_spread(runs, measured_names(runs))
         summary = {"seeds": list(seeds), "runs": runs, "diverged": diverged, "mean": mean, "std": std}
-        self.directory.write_json("summary.json", summary)
+        if is_leader():
+            self.directory.write_json("summary.json", summary)
         return summary
 
 
