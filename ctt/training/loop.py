@@ -187,8 +187,9 @@ class _Training:
         try:
             dispatcher = self._compile(feed)
             self._introduce()
-            warm = session.step + 2 * self.config.training.steps_per_dispatch
-            with Profiler(place, warm, self.profile, self.reporter.say) as profiler:
+            warm = session.step + 2 * self.config.training.steps_per_dispatch  # Or sooner, where few steps are left.
+            first = min(warm, max(session.step + 1, self.total - self.profile))
+            with Profiler(place, first, self.profile, self.reporter.say) as profiler:
                 begin = time.monotonic()
                 while session.step < self.total:
                     count = dispatcher.choose(milestones.next_after(session.step) - session.step)
