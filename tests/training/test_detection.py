@@ -1,7 +1,11 @@
 """Whether several processes share a run is read off the launcher's variables, never guessed."""
 
 import os
+import re
+import subprocess
+import sys
 
+import jax
 import pytest
 from jax._src import clusters
 
@@ -105,7 +109,18 @@ def test_a_process_that_is_alone_on_its_node_has_all_its_devices(environment, de
 
 def test_a_launcher_that_jax_cannot_read_is_said_at_once(monkeypatch):
     _set_environment(monkeypatch, {key: value for key, value in OPEN_MPI.items() if "uri" not in key})  # Open MPI 5.
-    with pytest.raises(InputError, match=r"Open MPI, 2 processes.*Pass --devices\.coordinator"):
+    program = (
+        "from ctt.config.schema import DevicesConfig; from ctt.training.devices import join_processes; "
+        "join_processes(DevicesConfig(timeout=30))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert re.search(r"InputError: .*Open MPI, 2 processes.*Pass --devices\.coordinator", ended.stderr), ended.stderr
+
+
+def test_processes_that_come_too_late_are_told_so(monkeypatch):
+    _set_environment(monkeypatch, OPEN_MPI)
+    jax.devices()
+    with pytest.raises(InputError, match=r"Open MPI, 2 processes\) must be joined before jax touches a device"):
         join_processes(DevicesConfig(timeout=5))
 
 

@@ -125,15 +125,15 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, signum: int = signa
         step: number of finished updates at which the run should stop.
         signum: the signal.
     """
-    import ctt.training.feed as feed
     from ctt.training.dispatch import Dispatcher
+    from ctt.training.feed import ResidentFeed
 
-    original = feed.batch_indices
+    original = ResidentFeed.take
 
-    def choose(seed: int, finished: int, **sizes: int) -> Any:
-        if finished == step - 1:
+    def take(self: Any, first: int, count: int) -> Any:
+        if count and first == step - 1:
             os.kill(os.getpid(), signum)
-        return original(seed, finished, **sizes)
+        return original(self, first, count)
 
-    monkeypatch.setattr(feed, "batch_indices", choose)
+    monkeypatch.setattr(ResidentFeed, "take", take)
     monkeypatch.setattr(Dispatcher, "choose", lambda self, limit: 1)  # So that it stops at this very step.

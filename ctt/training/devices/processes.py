@@ -109,6 +109,11 @@ def join_processes(config: DevicesConfig) -> str | None:
                 f"{_first_line(error)} Pass --devices.coordinator, --devices.num-processes and --devices.process-id, "
                 "or --devices.distributed off to run on this host alone."
             ) from error
+        if "before any JAX" in str(error):
+            raise InputError(
+                f"The processes of a run ({reason}) must be joined before jax touches a device, and here it has. Train "
+                "by `ctt train`, call jax.distributed.initialize() first, or set devices.distributed to off."
+            ) from error
         raise InputError(f"{remedy} ({_first_line(error)})") from error
     return f"Process {jax.process_index()} of {jax.process_count()}, {jax.device_count()} devices ({reason})."
 
