@@ -114,7 +114,9 @@ class CheckpointStore:
             return
         self.wait()  # For the save before this one, whose error is its own.
         self._begun = step
-        state = jax.tree.map(np.asarray, jax.device_get(state))
+        state = jax.tree.map(
+            np.array, jax.device_get(state)
+        )  # Copies: on a CPU it shares the memory that updates write to.
         record = {**record, "score": score}
         record |= {"run_id": self._run_id, "sha256": self._digest(state, record)}
         self._scores[step] = score
