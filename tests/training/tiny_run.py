@@ -125,15 +125,14 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, signum: int = signa
         step: number of finished updates at which the run should stop.
         signum: the signal.
     """
-    import ctt.training.feed as feed
     from ctt.training.dispatch import Dispatcher
 
-    original = feed.batch_indices
+    original = Dispatcher.dispatch
 
-    def choose(seed: int, finished: int, **sizes: int) -> Any:
+    def dispatch(self: Dispatcher, finished: int, count: int) -> None:
         if finished == step - 1:
             os.kill(os.getpid(), signum)
-        return original(seed, finished, **sizes)
+        original(self, finished, count)
 
-    monkeypatch.setattr(feed, "batch_indices", choose)
+    monkeypatch.setattr(Dispatcher, "dispatch", dispatch)
     monkeypatch.setattr(Dispatcher, "choose", lambda self, limit: 1)  # So that it stops at this very step.
