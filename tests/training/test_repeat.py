@@ -142,11 +142,11 @@ def test_a_folder_of_something_else_is_not_touched(group, tmp_path, capsys):
 def test_a_seed_that_diverges_does_not_lose_the_others(
     group, config_file, tmp_path, break_training, monkeypatch, capsys
 ):
-    import ctt.training.loop as loop
+    import ctt.training.loading as loading
     from ctt.training.loop import NonFiniteError
 
-    original, calls = loop.load_dataset, []
-    monkeypatch.setattr(loop, "load_dataset", lambda *arguments: calls.append(1) or original(*arguments))
+    original, calls = loading.load_dataset, []
+    monkeypatch.setattr(loading, "load_dataset", lambda *arguments: calls.append(1) or original(*arguments))
     break_training(4, NonFiniteError("The loss is not finite at step 2; lower it."))
     assert train(config_file, "--seed", 4, "--seeds", 2, "--out", tmp_path / "group") == 1
     summary, streams = read_summary(tmp_path / "group"), capsys.readouterr()
