@@ -144,7 +144,7 @@ def test_what_cannot_be_measured_or_drawn_is_refused_before_the_work(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    monkeypatch.setattr("ctt.training.loop.load_dataset", lambda *_: pytest.fail("the data were read"))
+    monkeypatch.setattr("ctt.training.loading.load_dataset", lambda *_: pytest.fail("the data were read"))
     words = words.format(run=finished_run, file=tmp_path / "file").split()
     assert main(["eval", str(finished_run), *words]) == 2
     message = capsys.readouterr().err.strip()
