@@ -46,7 +46,8 @@ class TrainArguments(CommonArguments):
     """Run directory, new or empty. None: the first free one of runs/NAME, runs/NAME-2, ..."""
     resume: Path | None = None
     """Run directory to go on with, from its newest checkpoint. `auto`: go on in OUT if it holds a run (without --out \
-in the newest of runs/NAME, runs/NAME-2, ... with this config), if need be from an older checkpoint; else begin one."""
+in the newest of runs/NAME, runs/NAME-2, ... with this config, --seeds and --init), if need be from an older \
+checkpoint; else begin one."""
     init: Path | None = None
     """Run directory whose weights are the initial ones of a new run; its config too, if there is no config file."""
     seeds: int | None = None
@@ -108,7 +109,9 @@ def _train(arguments: TrainArguments, config: Config, joined: str | None) -> int
         flags = ("out", "resume", "init", "seeds", "profile")
         require_same({f"--{flag}": str(getattr(arguments, flag)) for flag in flags}, config)
     is_group = arguments.seeds is not None
-    out, resume = choose_folder(config, out=arguments.out, resume=arguments.resume, is_group=is_group)
+    out, resume = choose_folder(
+        config, out=arguments.out, resume=arguments.resume, num_seeds=arguments.seeds, init=arguments.init
+    )
     if is_group or GroupDirectory.is_group(out if resume else None):
         return _run_group(arguments, config, out, resume=resume, reporter=reporter)
     summary = train(config, out=out, resume=resume, init=arguments.init, reporter=reporter, profile=arguments.profile)

@@ -130,7 +130,11 @@ class CheckpointStore:
             raise self._explain(error) from error
 
     def _try_to_write(self) -> None:
-        """Make a folder and remove it; where Orbax cannot make one, its threads wait for it until their time is out."""
+        """Make a folder and remove it.
+
+        Where Orbax cannot make one, the threads that would write into it are not told: they wait for its signal until
+        their time is out (`orbax.checkpoint._src.futures.future._SignalingThread.run`).
+        """
         if is_leader():
             self.directory.mkdir(parents=True, exist_ok=True)
             os.rmdir(tempfile.mkdtemp(prefix=".writable-", dir=self.directory))

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ctt.config.schema import Config
@@ -14,6 +16,7 @@ from ctt.training.evaluate import build_evaluator
 from ctt.training.meter import build_splitting_meter
 from ctt.training.state import TrainState
 from ctt.training.weights import measured_weights
+from ctt.typing import Array
 
 
 class Examiner:
@@ -30,6 +33,7 @@ class Examiner:
         """
         self._config, self._dataset = config, dataset
         self._evaluate = build_evaluator(model, config.training.eval_batch_size, layout)
+        self._is_finite = jax.jit(_is_finite, out_shardings=layout.whole)
         self._measure_splitting = build_splitting_meter(model, config.training.batch_size)
 
     def measure(self, state: TrainState, split: str) -> dict[str, float]:
@@ -58,8 +62,16 @@ class Examiner:
         weights = measured_weights(self._config, state)["last"]
         return {"splitting": self._measure_splitting(weights, self._dataset.split(split))}
 
-    def is_sound(self, state: TrainState) -> bool:
-        """Return whether training could go on from a state: whether its loss on some images is a number.
+    def is_finite(self, state: TrainState) -> bool:
+        """Return whether all of a state is finite: weights, running averages, the optimiser's moments, the average.
+
+        Args:
+            state: a training state.
+        """
+        return bool(self._is_finite(state))
+
+    def has_finite_loss(self, state: TrainState) -> bool:
+        """Return whether the loss of a state on some images is a number, as it must be for training to go on from it.
 
         Args:
             state: a training state.
@@ -69,6 +81,11 @@ class Examiner:
             math.isfinite(self._evaluate(weights, some).loss)
             for weights in measured_weights(self._config, state).values()
         )
+
+
+def _is_finite(state: TrainState) -> Array:
+    leaves = [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
 
 
 def find_score(values: Mapping[str, float]) -> float:

@@ -48,9 +48,17 @@ from ctt.training.telemetry.sink import check_sinks, open_sinks
 from ctt.training.telemetry.stopwatch import Stopwatch
 from ctt.training.telemetry.view import RunFacts
 
+_MUST_BE_FINITE = {
+    "loss": "loss",
+    "gradient_norm": "norm of the gradient",
+    "update_norm": "norm of the update",
+    "parameter_norm": "norm of the weights",
+}
+"""Measures of an update, in the order in which a divergence reaches them."""
+
 
 class NonFiniteError(RunStoppedError):
-    """The loss or the gradient stopped being a number; the last good checkpoint is kept."""
+    """The loss, the gradient or the state stopped being a number; the last good checkpoint is kept."""
 
     exit_status = 1
 
@@ -83,7 +91,7 @@ def train(
     Raises:
         InputError: the config, the data or the folder cannot be used.
         Interrupted: Ctrl-C or SIGTERM came; a checkpoint of the last finished step was saved.
-        NonFiniteError: a loss or gradient is not finite; the last good checkpoint is kept.
+        NonFiniteError: a loss, gradient or state is not finite; the last good checkpoint is kept.
         SaveError: a checkpoint cannot be written; the older ones are kept.
     """
     config = resolve_config(config)
@@ -137,7 +145,7 @@ class _Training:
             for note in notes:
                 self.reporter.say(note)
             self.session = begin_run(*given, source=self.source, certify=self._certify)
-        session = self.session
+        session, self.sound_step = self.session, self.session.step
         self.sinks = open_sinks(self.config, self.directory, session.manifest, session.step, self.reporter.say)
         try:
             with watch_signals(self.reporter.note_stop) as watch:
@@ -247,10 +255,11 @@ class _Training:
         """Take in the measures of finished updates, and stop where one is not finite."""
         for chunk in landed:
             for offset, line in enumerate(chunk.lines):
-                if not (math.isfinite(line["loss"]) and math.isfinite(line["gradient_norm"])):
+                broken = [text for name, text in _MUST_BE_FINITE.items() if not math.isfinite(line[name])]
+                if broken:
                     last = chunk.first + len(chunk.lines) - 1
                     raise NonFiniteError(
-                        f"The loss or gradient is not finite at step {chunk.first + offset} (seen between steps "
+                        f"The {broken[0]} is not finite at step {chunk.first + offset} (seen between steps "
                         f"{chunk.first} and {last}); {self._remedy()}"
                     )
             self.session.window += chunk.lines
@@ -282,7 +291,7 @@ class _Training:
         session = self.session
         values = self.examiner.measure(session.state, split)
         if not all(math.isfinite(value) for value in values.values()):
-            self._refuse_state()
+            self._refuse_state("loss on val")
         self.measured_step, self.score = session.step, find_score(values)
         self._log(split, {**values, **self.examiner.measure_splitting(session.state, split)})
         text = f"step {session.step}: {split} loss {values['loss']:.3f}, {split} accuracy {values['accuracy']:.2%}"
@@ -292,13 +301,19 @@ class _Training:
     def _save(self) -> None:
         """Begin to save the state, after a look at whether training could go on from it."""
         is_measured = self.measured_step == self.session.step
-        if not is_measured and not self.examiner.is_sound(self.session.state):
-            self._refuse_state()
+        if not self.examiner.is_finite(self.session.state):
+            self._refuse_state("state (weights, the optimiser's moments, averages)")
+        if not is_measured and not self.examiner.has_finite_loss(self.session.state):
+            self._refuse_state("loss on val")
+        self.sound_step = self.session.step
         save(self.session, self.layout, score=self.score if is_measured else None)
         self.reporter.mark_saved(self.session.step)
 
-    def _refuse_state(self) -> None:
-        raise NonFiniteError(f"The loss on val is not finite after step {self.session.step}; {self._remedy()}")
+    def _refuse_state(self, part: str) -> None:
+        raise NonFiniteError(
+            f"The {part} is not finite after step {self.session.step} (it broke between steps {self.sound_step + 1} "
+            f"and {self.session.step}); {self._remedy()}"
+        )
 
     def _remedy(self) -> str:
         self.session.store.wait()

@@ -1,8 +1,10 @@
 """Which folder a run is put into, and whether it goes on there."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from ctt.config.error import InputError
 from ctt.config.schema import Config
 from ctt.training.devices import agree
 from ctt.training.directory import GROUP_FILE, RunDirectory
@@ -15,17 +17,27 @@ _BEFORE_A_RUN = {"manifest.json", "manifest.json.partial", "config.json.partial"
 
 
 def choose_folder(
-    config: Config, *, out: Path | None, resume: Path | None, is_group: bool, root: Path = Path("runs")
+    config: Config,
+    *,
+    out: Path | None,
+    resume: Path | None,
+    num_seeds: int | None = None,
+    init: Path | None = None,
+    root: Path = Path("runs"),
 ) -> tuple[Path, Resume]:
     """Return the folder of a run or a group, and whether it goes on there.
 
     Args:
         config: the resolved config.
         out: the folder that was asked for; None: one of its name under `root`.
-        resume: the folder to go on in; ``auto``: in `out`, or the newest under `root` that has this config, if there is
-            one.
-        is_group: whether it is one of several seeds.
+        resume: the folder to go on in; ``auto``: in `out`, or the newest under `root` that has this config, these seeds
+            and these initial weights, if there is one.
+        num_seeds: the number of seeds of a group; None: a run.
+        init: a run whose weights are the initial ones; None: they are drawn from the seed.
         root: folder of all runs.
+
+    Raises:
+        InputError: `out` holds a run, or runs, of other initial weights or another number of seeds.
     """
     name = config.name or "run"
     if resume is not None and str(resume) != "auto":
@@ -34,14 +46,51 @@ def choose_folder(
         return out or _number(root, name, _first_free(root, name)), False
     if out is not None:
         has_begun = any((out / file).is_file() for file in ("config.json", GROUP_FILE))
-        if not has_begun:
+        if has_begun:
+            _check_begun(out, num_seeds, init)
+        else:
             _clear_false_start(out)
         return out, "auto" if has_begun else False
-    kind, file = (GroupDirectory, GROUP_FILE) if is_group else (RunDirectory, "config.json")
+    kind, file = (RunDirectory, "config.json") if num_seeds is None else (GroupDirectory, GROUP_FILE)
     for folder in reversed(list(_existing(root, name))):
-        if (folder / file).is_file() and is_same_config(kind(folder), config):
+        is_one = (folder / file).is_file() and is_same_config(kind(folder), config)
+        if is_one and (_count_seeds(folder), _find_begin(folder)) == (num_seeds, _read_id(init)):
             return folder, "auto"
     return _number(root, name, _first_free(root, name)), False
+
+
+def _check_begun(out: Path, num_seeds: int | None, init: Path | None) -> None:
+    """Check that a folder has the seeds and the initial weights that are asked for, if any are."""
+    remedy = f"Go on with it by `ctt train --resume {shlex.quote(str(out))}` alone, or choose another --out."
+    found = _count_seeds(out)
+    if num_seeds is not None and found != num_seeds:
+        held = "a single run" if found is None else f"the runs of {found} seeds"
+        raise InputError(f"`{out}` must hold the runs of --seeds {num_seeds} to go on with, and holds {held}. {remedy}")
+    if init is not None and _find_begin(out) != _read_id(init):
+        raise InputError(f"`{out}` must have begun with the weights of --init {init}, and did not. {remedy}")
+
+
+def _count_seeds(folder: Path) -> int | None:
+    """Return the number of seeds of a group; None: it is a run."""
+    return len(GroupDirectory(folder).read_group()["seeds"]) if GroupDirectory.is_group(folder) else None
+
+
+def _find_begin(folder: Path) -> str | None:
+    """Return the identity of the run that a run or a group began with the weights of, or None."""
+    if GroupDirectory.is_group(folder):
+        begin = GroupDirectory(folder).read_group()["init"]
+    elif (folder / "manifest.json").is_file():
+        begin = RunDirectory(folder).read_manifest().get("init")
+    else:
+        begin = None  # Killed before it had a manifest, which a run of others' weights has before its config.
+    return None if begin is None else begin["run_id"]
+
+
+def _read_id(init: Path | None) -> str | None:
+    if init is None:
+        return None
+    RunDirectory(init).read_config()  # Says of a folder that is no run what it is.
+    return RunDirectory(init).read_manifest()["run_id"]
 
 
 def _number(root: Path, name: str, number: int) -> Path:

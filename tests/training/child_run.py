@@ -36,7 +36,7 @@ STEPS = 120
 """Optimiser steps of this run, which saves after each."""
 
 MOMENTS = ("start", "compile", "save", "evaluation", "step", "end")
-"""What a run may be struck in; `save` is the commonest where each is drawn as often as `schedule` says."""
+"""What a run may be struck in; `schedule` draws all but `end`, and `save` twice as often as each of the others."""
 
 
 def command(config_file: Path, out: Path, *words: str) -> list[str]:
@@ -81,7 +81,7 @@ def sha256(run: Path) -> str:
 
 
 def schedule(generator: random.Random, count: int) -> list[str]:
-    """Return moments to strike at, in any order; of six about two are in a save.
+    """Return moments to strike at, in any order; of six two are in a save.
 
     Args:
         generator: draws them.

@@ -126,14 +126,13 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, signum: int = signa
         signum: the signal.
     """
     from ctt.training.dispatch import Dispatcher
-    from ctt.training.feed import ResidentFeed
 
-    original = ResidentFeed.take
+    original = Dispatcher.dispatch
 
-    def take(self: Any, first: int, count: int) -> Any:
-        if count and first == step - 1:
+    def dispatch(self: Dispatcher, finished: int, count: int) -> None:
+        if finished == step - 1:
             os.kill(os.getpid(), signum)
-        return original(self, first, count)
+        original(self, finished, count)
 
-    monkeypatch.setattr(ResidentFeed, "take", take)
+    monkeypatch.setattr(Dispatcher, "dispatch", dispatch)
     monkeypatch.setattr(Dispatcher, "choose", lambda self, limit: 1)  # So that it stops at this very step.
