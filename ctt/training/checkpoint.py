@@ -60,7 +60,8 @@ class CheckpointStore:
     def _open(self) -> ocp.CheckpointManager:
         if self._manager is None:
             # Orbax logs each error of its threads with a traceback; they are raised here, in one sentence.
-            logging.getLogger("absl").setLevel(logging.CRITICAL)
+            for name in ("absl", "asyncio"):
+                logging.getLogger(name).setLevel(logging.CRITICAL)
             _hush_event_loops()
             self._manager = ocp.CheckpointManager(self.directory, options=self._options())
         return self._manager
@@ -117,7 +118,7 @@ class CheckpointStore:
         state = jax.tree.map(
             np.array, jax.device_get(state)
         )  # Copies: on a CPU it shares the memory that updates write to.
-        record = {**record, "score": score}
+        record = json.loads(json.dumps({**record, "score": score}))  # A copy too: it is written while the run goes on.
         record |= {"run_id": self._run_id, "sha256": self._digest(state, record)}
         self._scores[step] = score
         try:

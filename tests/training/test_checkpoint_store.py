@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 
 from ctt.training.checkpoint import CheckpointStore
 
@@ -35,3 +36,18 @@ def test_a_state_may_be_donated_while_it_is_saved(tmp_path):
         restored, _ = store.restore(state, step)
         assert all(np.all(array == step) for array in restored.values())
     store.close()
+
+
+def test_the_record_is_that_of_the_moment_of_saving(tmp_path, monkeypatch):
+    handed, original = [], ocp.args.JsonSave
+    monkeypatch.setattr(ocp.args, "JsonSave", lambda item: handed.append(item) or original(item))
+    window = [{"loss": 1.0}]
+    store = CheckpointStore(tmp_path / "checkpoints", run_id="x")
+    store.save(1, {"a": np.zeros(3)}, {"window": window})
+    window[0]["loss"] = 2.0  # As the updates that follow go on with it.
+    window.append({"loss": 3.0})
+    assert handed[0]["window"] == [{"loss": 1.0}]
+    store.wait()
+    _, record = store.restore({"a": np.zeros(3)})
+    store.close()
+    assert record["window"] == [{"loss": 1.0}]
