@@ -115,10 +115,9 @@ class CheckpointStore:
             return
         self.wait()  # For the save before this one, whose error is its own.
         self._begun = step
-        state = jax.tree.map(
-            np.array, jax.device_get(state)
-        )  # Copies: on a CPU it shares the memory that updates write to.
-        record = json.loads(json.dumps({**record, "score": score}))  # A copy too: it is written while the run goes on.
+        # Copies of both, since they are written while the run goes on.
+        state = jax.tree.map(np.array, jax.device_get(state))
+        record = json.loads(json.dumps({**record, "score": score}))
         record |= {"run_id": self._run_id, "sha256": self._digest(state, record)}
         self._scores[step] = score
         try:
