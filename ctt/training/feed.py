@@ -3,6 +3,7 @@
 Both give the same batches, functions of the seed and the step.
 """
 
+import math
 from typing import Literal, Protocol
 
 import jax
@@ -15,12 +16,22 @@ from ctt.data.input import choose_input, find_device_bytes
 from ctt.data.sampler import batch_indices
 from ctt.data.stream import Stream
 from ctt.training.devices import Layout
+from ctt.training.milestone import Milestones
 from ctt.training.state import Batch
 from ctt.typing import Array, PyTree
 
+_STREAM_BYTES = 2**28
+"""Size of a chunk of streamed images [bytes] above which it has fewer steps."""
+
 
 class Feed(Protocol):
-    """Batches of consecutive steps, a chunk at a time."""
+    """Batches of consecutive steps, a chunk at a time.
+
+    Attributes:
+        rows: at most so many steps a chunk.
+    """
+
+    rows: int
 
     @property
     def constants(self) -> PyTree:
@@ -64,7 +75,7 @@ class ResidentFeed:
             batch_size: images a step.
             rows: at most so many steps a chunk.
         """
-        self._layout, self._seed, self._batch_size, self._rows = layout, seed, batch_size, rows
+        self._layout, self._seed, self._batch_size, self.rows = layout, seed, batch_size, rows
         self._num_examples = len(split.labels)
         kept = split.in_memory()
         self._constants = layout.place((kept.images, kept.labels), layout.whole)
@@ -76,7 +87,7 @@ class ResidentFeed:
 
     def take(self, first: int, count: int) -> PyTree:
         """See `Feed`: positions `[rows, batch]`, of which `count` are read."""
-        rows = np.zeros((self._rows, self._batch_size), np.int32)
+        rows = np.zeros((self.rows, self._batch_size), np.int32)
         for index in range(count):
             rows[index] = batch_indices(
                 self._seed, first + index, num_examples=self._num_examples, batch_size=self._batch_size
@@ -114,7 +125,7 @@ class StreamFeed:
             steps: the steps to come.
             num_chunks: chunks that are read ahead; 0: none.
         """
-        self._layout, self._rows, self._num_mine = layout, rows, batch_size // jax.process_count()
+        self._layout, self.rows, self._num_mine = layout, rows, batch_size // jax.process_count()
         self._shape = split.images.shape[1:]
         self._stream = Stream(
             split,
@@ -133,8 +144,8 @@ class StreamFeed:
 
     def take(self, first: int, count: int) -> PyTree:
         """See `Feed`: images `[rows, batch, height, width, channels]` and labels, of which `count` are read."""
-        images = np.zeros((self._rows, self._num_mine, *self._shape), np.uint8)
-        labels = np.zeros((self._rows, self._num_mine), np.int32)
+        images = np.zeros((self.rows, self._num_mine, *self._shape), np.uint8)
+        labels = np.zeros((self.rows, self._num_mine), np.int32)
         if count:
             assert first == self._stream.step  # The steps come in their order.
             images[:count], labels[:count] = self._stream.take(count)
@@ -151,19 +162,22 @@ class StreamFeed:
         self._stream.close()
 
 
-def build_feed(config: Config, split: Split, layout: Layout, *, first: int, total: int) -> Feed:
+def build_feed(config: Config, split: Split, layout: Layout, milestones: Milestones, *, first: int) -> Feed:
     """Return the feed that a config asks for, or that fits the devices.
 
     Args:
         config: a resolved config.
         split: the training split.
         layout: the devices.
+        milestones: the steps at which chunks end in any case, the run's last one among them.
         first: number of finished steps.
-        total: length of the run in steps.
     """
     kind: Literal["resident", "stream"] = choose_input(config.data, split.images.nbytes, find_device_bytes())
-    seed, batch_size, rows = config.seed, config.training.batch_size, config.training.steps_per_dispatch
+    seed, batch_size = config.seed, config.training.batch_size
+    rows = min(config.training.steps_per_dispatch, milestones.longest)
     batch_indices(seed, first, num_examples=len(split), batch_size=batch_size)  # Compiles, before time is taken.
     if kind == "resident":
         return ResidentFeed(split, layout, seed=seed, batch_size=batch_size, rows=rows)
-    return StreamFeed(split, layout, seed=seed, batch_size=batch_size, rows=rows, steps=range(first, total))
+    rows = max(1, min(rows, _STREAM_BYTES // (batch_size * math.prod(split.images.shape[1:]))))
+    steps = range(first, milestones.total)
+    return StreamFeed(split, layout, seed=seed, batch_size=batch_size, rows=rows, steps=steps)

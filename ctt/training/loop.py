@@ -191,11 +191,11 @@ class _Training:
         if session.step >= self.total:
             return
         self.stopwatch, place = Stopwatch(), self.directory.path / "profile"
-        feed = build_feed(self.config, self.dataset.train, self.layout, first=session.step, total=self.total)
+        feed = build_feed(self.config, self.dataset.train, self.layout, milestones, first=session.step)
         try:
             dispatcher = self._compile(feed)
             self._introduce()
-            warm = session.step + 2 * self.config.training.steps_per_dispatch  # Or sooner, where few steps are left.
+            warm = session.step + 2 * feed.rows  # Or sooner, where few steps are left.
             first = min(warm, max(session.step + 1, self.total - self.profile))
             with Profiler(place, first, self.profile, self.reporter.say) as profiler:
                 begin = time.monotonic()
@@ -229,7 +229,7 @@ class _Training:
             feed,
             self.layout,
             self.stopwatch,
-            rows=training.steps_per_dispatch,
+            rows=feed.rows,
             batch_size=training.batch_size,
         )
         session.state = dispatcher.state

@@ -70,6 +70,11 @@ class Milestones:
         """Return whether anything is due after a step."""
         return self.is_log(step) or self.is_eval(step) or self.is_save(step)
 
+    @property
+    def longest(self) -> int:
+        """Return the largest number of steps between two milestones."""
+        return min(self.total, self.log_every, self.eval_every, self.save_every)
+
     def next_after(self, step: int) -> int:
         """Return the first step after this one at which anything is due.
 

@@ -213,12 +213,14 @@ def draw_batches(words: list[str], steps: range = range(2)) -> list[str]:
     from ctt.training.devices import build_layout
     from ctt.training.digest import tree_sha256
     from ctt.training.feed import build_feed
+    from ctt.training.milestone import Milestones
     from ctt.training.step import augment_batch
 
     config = _build(words)
     layout = build_layout(config.devices, config.training.batch_size)
     split = load_dataset(config.data).train
-    feed = build_feed(config, split, layout, first=0, total=len(steps))
+    total = len(steps)
+    feed = build_feed(config, split, layout, Milestones(total, total, total, total), first=0)
 
     def draw(constants: Any, chunk: Any, index: Any, step: Any) -> Any:
         return augment_batch(config, step, jax.lax.optimization_barrier(feed.pick(constants, chunk, index)))

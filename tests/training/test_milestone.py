@@ -13,6 +13,7 @@ def test_chunks_that_end_at_the_next_milestone_miss_none(total, periods):
     while step < total:
         step = milestones.next_after(step)
         stops.append(step)
+    assert max(later - sooner for sooner, later in zip([0, *stops], stops, strict=False)) == milestones.longest
     assert stops == [step for step in range(1, total + 1) if milestones.is_any(step)]
     assert milestones.is_log(total)
     assert milestones.is_eval(total)
