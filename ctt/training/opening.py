@@ -72,23 +72,18 @@ def begin_run(
     """
     directory.check_free()
     wait_for_all("making the run directory", timeout=config.devices.timeout)
-    if source is None:
-        if is_leader():
-            directory.create(config)
-        manifest = _write_manifest(directory, config, {**_describe(dataset, layout), "certificate": certify()})
-        return Opening(state, open_store(directory, config, manifest), manifest)
-    begin = {"run": source.path.name, "run_id": source.manifest["run_id"], "step": source.step}
-    manifest = {**_describe(dataset, layout), "init": begin}
+    manifest = _describe(dataset, layout)
+    if source is not None:
+        begin = {"run": source.path.name, "run_id": source.manifest["run_id"], "step": source.step}
+        manifest = {**manifest, "init": begin}
     if is_leader():
-        directory.create(config, manifest)
+        directory.create(config, None if source is None else manifest)
     manifest = _write_manifest(directory, config, manifest)
-    store = open_store(directory, config, manifest)
-    opening = Opening(state, store, manifest)
-    save(opening, layout)  # A resume could not draw these weights from the seed.
-    store.wait()
-    opening.manifest = {**manifest, "certificate": certify()}
-    if is_leader():
-        directory.write_json("manifest.json", opening.manifest)
+    opening = Opening(state, open_store(directory, config, manifest), manifest)
+    if source is not None:
+        save(opening, layout)  # A resume could not draw these weights from the seed.
+        opening.store.wait()
+    _add_certificate(directory, opening, certify)
     return opening
 
 
@@ -112,7 +107,7 @@ def restore_run(
         layout: the devices.
         state: a state of the same structure; that of a run that was interrupted before its first checkpoint.
         resume: `auto` puts damaged checkpoints aside and uses an older one.
-        certify: see `begin_run`; asked if the run was interrupted before it had a manifest.
+        certify: see `begin_run`; asked if the run was interrupted before it had its certificate.
         say: where lines are shown.
 
     Raises:
@@ -122,7 +117,7 @@ def restore_run(
     if not is_missing:
         manifest = directory.read_manifest()
     else:  # Interrupted before its first line.
-        manifest = _write_manifest(directory, config, {**_describe(dataset, layout), "certificate": certify()})
+        manifest = _write_manifest(directory, config, _describe(dataset, layout))
     _check_data(directory, manifest, dataset)
     opening = Opening(state, open_store(directory, config, manifest), manifest)
     template = jax.eval_shape(lambda: state_record(state))
@@ -141,8 +136,17 @@ def restore_run(
             f"`{directory.path}` was interrupted before its initial weights, another run's, were saved. "
             "Remove the folder and start again by ctt train --init."
         )
+    if "certificate" not in manifest:
+        _add_certificate(directory, opening, certify)
     _note_changes(directory, opening, layout, say)
     return opening
+
+
+def _add_certificate(directory: RunDirectory, opening: Opening, certify: Callable[[], dict[str, Any] | None]) -> None:
+    """Measure the order; after every meeting at which the other processes would wait for it."""
+    opening.manifest = {**opening.manifest, "certificate": certify()}
+    if is_leader():
+        directory.write_json("manifest.json", opening.manifest)
 
 
 def _describe(dataset: Dataset, layout: Layout) -> dict[str, Any]:
