@@ -1,7 +1,6 @@
 """Batches for training that are read ahead by threads, for sets that do not fit on a device."""
 
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from types import TracebackType
@@ -53,7 +52,6 @@ class Stream:
 
     Attributes:
         step: the step whose batch comes next.
-        stall_seconds: time [s] spent so far on waiting for batches and putting them together.
 
     Example:
         >>> split = Split(np.arange(6, dtype=np.uint8).reshape(6, 1, 1, 1), np.arange(6, dtype=np.int32))
@@ -103,7 +101,6 @@ class Stream:
         self._stop = max(steps.stop, steps.start)
         self._error: BaseException | None = None
         self.step = steps.start
-        self.stall_seconds = 0.0
         # An element is a whole batch: one call of Python and one gather, during which other threads may run.
         read = _Reader(split, seed, batch_size, slice(host_index * local, (host_index + 1) * local))
         options = grain.ReadOptions(
@@ -127,7 +124,6 @@ class Stream:
         self._require_open()
         if self.step == self._stop:
             raise StopIteration
-        begin = time.perf_counter()
         try:
             batch = next(self._batches)
         except BaseException as error:
@@ -136,7 +132,6 @@ class Stream:
             self.close()
             raise
         self.step += 1
-        self.stall_seconds += time.perf_counter() - begin
         return batch
 
     def take(self, num_steps: int) -> HostBatch:
@@ -154,19 +149,8 @@ class Stream:
         self._require_open()
         if not 1 <= num_steps <= self._stop - self.step:
             raise ValueError(f"There are {self._stop - self.step} steps left in the stream, not {num_steps}.")
-        images: np.ndarray | None = None
-        labels: np.ndarray | None = None
-        for offset in range(num_steps):
-            batch = next(self)
-            begin = time.perf_counter()
-            if images is None or labels is None:
-                images = np.empty((num_steps, *batch.images.shape), batch.images.dtype)
-                labels = np.empty((num_steps, *batch.labels.shape), batch.labels.dtype)
-            images[offset], labels[offset] = batch
-            self.stall_seconds += time.perf_counter() - begin
-        assert images is not None
-        assert labels is not None
-        return HostBatch(images, labels)
+        batches = [next(self) for _ in range(num_steps)]
+        return HostBatch(*(np.stack(parts) for parts in zip(*batches, strict=True)))
 
     def _require_open(self) -> None:
         if self._error is not None:

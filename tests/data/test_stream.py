@@ -175,25 +175,13 @@ def test_without_reading_ahead_there_is_no_thread():
         assert not threads()
 
 
-def test_waiting_is_measured():
-    with stream(Split(SlowImages(0.02), SPLIT.labels), num_ahead=0) as batches:
-        assert batches.stall_seconds == 0
-        batches.take(3)
-        assert batches.stall_seconds >= 0.06
-        before = batches.stall_seconds
-        time.sleep(0.05)
-        assert batches.stall_seconds == before
-        next(batches)
-        assert batches.stall_seconds >= before + 0.02
-
-
 def test_what_was_read_in_the_meantime_is_not_waited_for():
     with stream(Split(SlowImages(0.2), SPLIT.labels), num_ahead=4, num_threads=4) as batches:
         next(batches)
-        before = batches.stall_seconds
         time.sleep(0.6)
+        begin = time.monotonic()
         batches.take(4)
-        assert batches.stall_seconds - before < 0.2
+        assert time.monotonic() - begin < 0.2
 
 
 @pytest.mark.parametrize("num_taken", [0, 1, 7, 40])
