@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from optax.contrib import schedule_free_eval_params
+from small_stage import SIZES, STAGES
 
 from ctt.config import resolve_config
-from ctt.config.schema import StagesConfig
 from ctt.config.serialize import config_from_dict, config_to_dict
 from ctt.models.build import build_model
 from ctt.training.digest import tree_sha256
@@ -57,20 +57,7 @@ def free(train):
 def normalized(train):
     """A CvT with batch normalisation, whose running averages move."""
     default = {"model.name": "cvt", "model.convolution_normalization": "batch", "optimizer.ema_decay": DECAY}
-    sizes = {"model.patch_size": 2, "model.width": 64, "model.num_heads": 4, "model.feedforward_width": 128}
-    stages = StagesConfig(
-        widths=(4,),
-        num_heads=(1,),
-        feedforward_widths=(5,),
-        steps=(2,),
-        kernels=(3,),
-        strides=(2,),
-        paddings=(1,),
-        projection_kernels=(3,),
-        key_value_strides=(1,),
-        key_value_paddings=(1,),
-    )
-    return train({**default, **sizes, "model.stages": stages})
+    return train({**default, **SIZES, "model.stages": STAGES})
 
 
 def expected_average(states):

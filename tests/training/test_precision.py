@@ -7,28 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from small_stage import SIZES, STAGES
 
 from ctt.config.name import OPTIMIZERS
-from ctt.config.schema import StagesConfig
 from ctt.models.build import build_model
 from ctt.training.loss import cross_entropy
 from ctt.training.state import Batch
 from ctt.training.step import build_update
 
 BATCH = 4
-STAGES = StagesConfig(
-    widths=(4,),
-    num_heads=(1,),
-    feedforward_widths=(5,),
-    steps=(2,),
-    kernels=(3,),
-    strides=(2,),
-    paddings=(1,),
-    projection_kernels=(3,),
-    key_value_strides=(1,),
-    key_value_paddings=(1,),
-)
-SIZES = {"model.patch_size": 2, "model.width": 64, "model.num_heads": 4, "model.feedforward_width": 128}
 MODELS = {
     "vit pre": {},
     "vit post": {"normalization.placement": "post"},
